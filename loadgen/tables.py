@@ -1,0 +1,369 @@
+"""The tables of a run: their columns, units and null meanings, and records -> Arrow.
+
+`docs/data.md` is generated from this file (`python -m loadgen.tables`), and a test keeps the two equal.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from loadgen.records import RequestRecord
+
+SCHEMA_VERSION = 1
+
+_STR = pa.string()
+_I64 = pa.int64()
+_I32 = pa.int32()
+_F64 = pa.float64()
+_BOOL = pa.bool_()
+_STRS = pa.list_(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `unit` is empty for names and counts; `null` says what a null means (empty: never null)."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    null: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    one_row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, with the version of all schemas in its metadata."""
+        fields = [pa.field(c.name, c.type, nullable=bool(c.null)) for c in self.columns]
+        return pa.schema(fields, metadata={"loadgen_schema_version": str(SCHEMA_VERSION), "table": self.name})
+
+    def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Rows as an Arrow table of exactly this schema. A missing key is null; an unknown key is a KeyError."""
+        known = {c.name for c in self.columns}
+        listed = []
+        for row in rows:
+            if unknown := row.keys() - known:
+                raise KeyError(f"table {self.name} has no column {', '.join(sorted(unknown))}")
+            listed.append(dict(row))
+        return pa.Table.from_pylist(listed, schema=self.schema)
+
+
+_CELL_KEY = (
+    Column("cell_id", _STR, "", "The cell: platform, server config, workload and load in one readable id."),
+    Column("repeat", _I32, "", "Which execution of the cell, from 0."),
+)
+
+REQUESTS = Table(
+    "requests",
+    "one request sent (warm-up and drain included), load and evaluation alike",
+    (
+        *_CELL_KEY,
+        Column("request_index", _I64, "", "Number of the request in its cell and repeat, from 0; fixes its prompt."),
+        Column("platform", _STR, "", "Platform name."),
+        Column("server_id", _STR, "", "The server life that answered; key of `servers`."),
+        Column("worker", _STR, "", "Load worker that sent it."),
+        Column("time_scale", _F64, "", "How many times faster than real the (simulated) server's clock ran; 1 on a real server. Multiply real durations with it to get the server's."),
+        Column("phase", _STR, "", "warmup, measure or drain, by the time of sending."),
+        Column("problem", _STR, "", "Grading problem asked.", "a load request"),
+        Column("scheduled_ns", _I64, "ns, monotonic", "When it was due."),
+        Column("sent_ns", _I64, "ns, monotonic", "Just before the request was written.", "never sent"),
+        Column("headers_ns", _I64, "ns, monotonic", "Response headers read.", "none came"),
+        Column("first_chunk_ns", _I64, "ns, monotonic", "First event of the stream, text or not (a role-only chunk counts here only).", "none came"),
+        Column("first_token_ns", _I64, "ns, monotonic", "First chunk with text, reasoning or answer.", "no text came"),
+        Column("first_answer_ns", _I64, "ns, monotonic", "First chunk with answer text.", "no answer text came"),
+        Column("last_token_ns", _I64, "ns, monotonic", "Last chunk with text.", "no text came"),
+        Column("done_ns", _I64, "ns, monotonic", "End of the response, or of waiting for it.", "unknown: the client was lost"),
+        Column("outcome", _STR, "", "Exactly one of: ok, connect_error, timeout_first_byte, idle_timeout, total_timeout, http_error, rejected, in_stream_error, truncated_stream, empty_stream, malformed, reset, client_lost, cut."),
+        Column("http_status", _I32, "", "Status of the response.", "no response"),
+        Column("error", _STR, "", "What the server or the network said (shortened).", "no error"),
+        Column("finish_reason", _STR, "", "As the server gave it: stop, length, abort, ...", "none came"),
+        Column("token_source", _STR, "", "continuous_usage: counts per chunk and total are the server's; usage: only the total is.", "no usage came"),
+        Column("target_prompt_tokens", _I32, "tokens", "Prompt length asked for.", "not a length-controlled prompt"),
+        Column("max_tokens", _I32, "tokens", "Output limit sent."),
+        Column("prompt_tokens", _I32, "tokens", "Prompt length by the server's usage, chat template included.", "unknown"),
+        Column("output_tokens", _I32, "tokens", "Completion tokens by the server's usage.", "unknown"),
+        Column("reasoning_tokens", _I32, "tokens", "Of these, reasoning.", "unknown"),
+        Column("cached_tokens", _I32, "tokens", "Prompt tokens taken from the prefix cache.", "unknown (server flag --enable-cache-report)"),
+        Column("spec_verify_steps", _I32, "", "Verify steps of speculative decoding.", "unknown or no speculation"),
+        Column("spec_accept_length", _F64, "tokens per step", "Output tokens per verify step as the server gives it, bonus token included.", "unknown or no speculation"),
+        Column("response_bytes", _I64, "bytes", "Body bytes read."),
+        Column("blocks", _I32, "", "Network reads that brought them."),
+        Column("chunk_ns", pa.list_(_I64), "ns since sent_ns", "Arrival of each chunk that carries text."),
+        Column("chunk_tokens", pa.list_(_I32), "tokens", "Running completion count after each of these chunks.", "the server gave no running count"),
+        Column("chunk_kind", _STRS, "", "reasoning or answer, for each of these chunks."),
+    ),
+)
+
+RESPONSES = Table(
+    "responses",
+    "one answer kept as text: every evaluation answer, and the first few of each load cell",
+    (
+        *_CELL_KEY,
+        Column("request_index", _I64, "", "Key into `requests`."),
+        Column("problem", _STR, "", "Grading problem asked.", "a load request"),
+        Column("prompt", _STR, "", "The user message sent."),
+        Column("reasoning", _STR, "", "Text of the reasoning field(s), joined."),
+        Column("content", _STR, "", "Text of the content field, joined."),
+        Column("finish_reason", _STR, "", "As the server gave it.", "none came"),
+    ),
+)
+
+GRADES = Table(
+    "grades",
+    "one graded answer",
+    (
+        *_CELL_KEY,
+        Column("request_index", _I64, "", "Key into `requests` and `responses`."),
+        Column("problem", _STR, "", "Name of the problem; its entry point."),
+        Column("extraction_kind", _STR, "", "code, no_code, no_entry_point, truncated, empty_answer, answer_in_reasoning; or no_response."),
+        Column("extraction_rule", _STR, "", "Which rule chose the program.", "no program"),
+        Column("flags", _STRS, "", "finish_length, delimiter_missing, code_in_reasoning_only, in_reasoning, unparsed."),
+        Column("program", _STR, "", "The code that ran.", "no program"),
+        Column("verdict", _STR, "", "pass, wrong_answer, runtime_error, compile_error, missing_entry_point, missing_dependency, timeout, memory_limit, output_limit, crashed, protocol_error; or ungraded (the harness could not tell).", "no program was run"),
+        Column("mark", _STR, "", "What the report prints: PASS, FAIL, TRUNC, NONE (no program in the answer), UNGRADED, ERROR (the request failed). Only PASS and FAIL speak of the program."),
+        Column("message", _STR, "", "First lines of what went wrong.", "nothing went wrong"),
+        Column("tests_passed", _I32, "", "Calls that returned what was expected.", "no program was run"),
+        Column("tests_total", _I32, "", "Calls of the problem."),
+        Column("run_ms", _F64, "ms", "Wall time of the program's process.", "no program was run"),
+        Column("output_tokens", _I32, "tokens", "Of the answer, by the server's usage.", "unknown"),
+        Column("output_tps", _F64, "tokens/s", "output_tokens over the whole request's time, prefill included, in the server's time.", "unknown"),
+        Column("sandbox", _STR, "", "What contained the program.", "no program was run"),
+    ),
+)
+
+_QUANTILES = tuple(
+    Column(
+        f"{name}_{stat}_ms", _F64, "ms, server's time", f"{what}: {label} over the ok requests sent in the window.", "no such request"
+    )
+    for name, what in (
+        ("ttft", "Time to first token"),
+        ("ttfa", "Time to first answer token"),
+        ("tpot", "Time per output token after the first chunk"),
+        ("e2e", "Time of the whole request"),
+        ("chunk_gap", "Gap between chunks (a chunk may hold several tokens)"),
+    )
+    for stat, label in (("mean", "mean"), ("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"))
+)
+
+CELLS = Table(
+    "cells",
+    "one execution of a cell. Its file is written last: a cell without a row here has not been committed",
+    (
+        *_CELL_KEY,
+        Column("kind", _STR, "", "load or eval."),
+        Column("status", _STR, "", "done or failed."),
+        Column("failure", _STR, "", "Why it failed.", "it did not"),
+        Column("platform", _STR, "", "Platform name."),
+        Column("config", _STR, "", "Server config name."),
+        Column("axes", _STR, "", "Axis values of the config, as a JSON object."),
+        Column("workload", _STR, "", "Workload name (eval: the problem set)."),
+        Column("context_tokens", _I32, "tokens", "Prompt length asked for.", "eval"),
+        Column("max_tokens", _I32, "tokens", "Output limit."),
+        Column("temperature", _F64, "", "Sampling temperature."),
+        Column("concurrency", _I32, "", "Closed-loop streams asked for."),
+        Column("server_id", _STR, "", "The server life measured.", "none started"),
+        Column("simulated", _BOOL, "", "Whether the server says that it is a simulation.", "none started"),
+        Column("time_scale", _F64, "", "Its clock's speed-up; all durations in this table are already multiplied by it.", "none started"),
+        Column("started_unix_ns", _I64, "ns since 1970", "When the execution began."),
+        Column("window_start_ns", _I64, "ns, monotonic", "Start of the measurement window.", "no window"),
+        Column("window_end_ns", _I64, "ns, monotonic", "End of it.", "no window"),
+        Column("window_s", _F64, "s, server's time", "Its length.", "no window"),
+        Column("sent", _I64, "", "Requests sent, warm-up and drain included: the sum over all outcomes."),
+        Column("ok", _I64, "", "Of these, ok."),
+        Column("cut", _I64, "", "Of these, cut by the end of the cell."),
+        Column("errors", _I64, "", "Of these, neither ok nor cut."),
+        Column("outcomes", _STR, "", "Count of each outcome, as a JSON object."),
+        Column("n", _I64, "", "Ok requests sent in the window: the n of the latency figures."),
+        Column("error_rate", _F64, "", "Errors over ended requests of the window.", "none ended"),
+        Column("output_tps", _F64, "tokens/s, server's time", "Output tokens stamped inside the window over its length.", "no window or token counts unknown"),
+        Column("request_rate", _F64, "1/s, server's time", "Ok requests ended inside the window over its length.", "no window"),
+        Column("compat_output_tps", _F64, "tokens/s, server's time", "What other tools print: all ok output tokens over the time from first send to last end.", "unknown"),
+        Column("stream_tps", _F64, "tokens/s, server's time", "Mean over ok requests of output tokens over the whole request's time, prefill included.", "unknown"),
+        *_QUANTILES,
+        Column("accept_length", _F64, "tokens per step", "Output tokens over verify steps, both summed over the ok requests; the bonus token counts.", "unknown or no speculation"),
+        Column("prompt_tokens_mean", _F64, "tokens", "Mean prompt length by the server.", "unknown"),
+        Column("cached_fraction", _F64, "", "Cached over prompt tokens of the window's requests.", "unknown"),
+        Column("in_flight_mean", _F64, "", "Requests in flight, time average over the window.", "no window"),
+        Column("send_lag_p99_ms", _F64, "ms, real time", "99th percentile of sent - scheduled.", "nothing sent"),
+        Column("loop_lag_p99_ms", _F64, "ms, real time", "99th percentile of how late the worker's event loop woke.", "not sampled"),
+        Column("worker_cpu", _F64, "cores", "CPU the busiest worker used, over the cell.", "not sampled"),
+        Column("server_lag_p99_ms", _F64, "ms, real time", "How late the simulated server itself was; it says so in /server_info.", "not a simulated server"),
+        Column("passed", _I32, "", "Programs that passed.", "not an evaluation, or not graded yet"),
+        Column("graded", _I32, "", "Programs that were run and judged: PASS or FAIL.", "not an evaluation, or not graded yet"),
+        Column("truncated", _I32, "", "Answers cut by max_tokens; they count neither as passed nor as failed programs.", "not an evaluation, or not graded yet"),
+        Column("problems", _I32, "", "Problems asked.", "not an evaluation"),
+        Column("checks", _STRS, "", "Stated doubts about the numbers of this row, by name; empty: valid."),
+        Column("check_details", _STRS, "", "One sentence for each of them."),
+    ),
+)
+
+SERVERS = Table(
+    "servers",
+    "one server life: a start, or an attempt of one",
+    (
+        Column("server_id", _STR, "", "Id of the life."),
+        Column("platform", _STR, "", "Platform name."),
+        Column("config", _STR, "", "Server config name."),
+        Column("axes", _STR, "", "Axis values asked for, as a JSON object."),
+        Column("control", _STR, "", "process or external."),
+        Column("state", _STR, "", "ready, stopped, failed, died or lost (its head ended without stopping it)."),
+        Column("failure", _STR, "", "Why it failed or died.", "it did not"),
+        Column("pid", _I64, "", "Process id on its host.", "external, or never started"),
+        Column("command", _STRS, "", "Command line, secrets masked; empty for external."),
+        Column("env", _STR, "", "Environment set for it, secrets masked, as a JSON object."),
+        Column("endpoint", _STR, "", "Base URL."),
+        Column("model", _STR, "", "Model id it answers to.", "never ready"),
+        Column("version", _STR, "", "Version it reports.", "unknown"),
+        Column("simulated", _BOOL, "", "Whether it says that it is a simulation.", "never ready"),
+        Column("time_scale", _F64, "", "Speed-up of its clock; 1 on a real server.", "never ready"),
+        Column("started_unix_ns", _I64, "ns since 1970", "When it was started, or found."),
+        Column("ready_s", _F64, "s, real time", "Start to the first real completion.", "never ready"),
+        Column("stopped_unix_ns", _I64, "ns since 1970", "When it was gone.", "still running, or external"),
+        Column("exit_code", _I32, "", "Exit code; negative: signal.", "still running, external or unknown"),
+        Column("max_running_requests", _I64, "", "The effective limit that it reports.", "unknown"),
+        Column("proof", _STR, "", "For each axis: verified, mismatch or unverifiable, as a JSON object."),
+        Column("server_info", _STR, "", "Its own report of its settings, secrets masked, as JSON.", "it gives none"),
+        Column("log_path", _STR, "", "Its log, relative to the run folder.", "external"),
+        Column("log_tail", _STR, "", "Last lines of the log, for a life that failed or died.", "it did neither"),
+    ),
+)
+
+SERVER_SAMPLES = Table(
+    "server_samples",
+    "one reading of a server's own counters, before and after a cell",
+    (
+        *_CELL_KEY,
+        Column("server_id", _STR, "", "Key of `servers`."),
+        Column("moment", _STR, "", "before or after the cell."),
+        Column("unix_ns", _I64, "ns since 1970", "When it was read."),
+        Column("running_requests", _I64, "", "Requests running.", "unknown"),
+        Column("queued_requests", _I64, "", "Requests waiting.", "unknown"),
+        Column("prompt_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
+        Column("output_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
+        Column("cached_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
+        Column("spec_verify_steps_total", _F64, "", "Counter since the server's start.", "unknown or no speculation"),
+    ),
+)
+
+GPUS = Table(
+    "gpus",
+    "one reading of one GPU",
+    (
+        Column("platform", _STR, "", "Platform name."),
+        Column("unix_ns", _I64, "ns since 1970", "When it was read."),
+        Column("gpu", _I32, "", "Index of the GPU on its host."),
+        Column("utilization", _F64, "", "Busy fraction.", "unknown"),
+        Column("memory_used_bytes", _I64, "bytes", "Memory in use.", "unknown"),
+        Column("power_w", _F64, "W", "Power drawn.", "unknown"),
+    ),
+)
+
+HOSTS = Table(
+    "hosts",
+    "one host that made load or coordinated it",
+    (
+        Column("host", _STR, "", "Its name."),
+        Column("role", _STR, "", "head or client."),
+        Column("session", _STR, "", "Which invocation on this run folder."),
+        Column("cpus", _I32, "", "Logical processors."),
+        Column("memory_bytes", _I64, "bytes", "Memory in all."),
+        Column("kernel", _STR, "", "Operating system and release."),
+        Column("python", _STR, "", "Python version."),
+        Column("ray", _STR, "", "Ray version.", "run without Ray"),
+        Column("load_average", _F64, "", "One-minute load when the run began.", "unknown"),
+        Column("worker_niceness", _I32, "", "Niceness of the load workers; above 0 their stamps are late.", "unknown"),
+        Column("max_open_files", _I64, "", "Descriptor limit of the load workers.", "unknown"),
+    ),
+)
+
+JOURNAL = Table(
+    "journal",
+    "one thing that happened: starts, stops, failures, decisions",
+    (
+        Column("seq", _I64, "", "Order within the run."),
+        Column("session", _STR, "", "Which invocation on this run folder."),
+        Column("unix_ns", _I64, "ns since 1970", "When."),
+        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, graded, interrupted, warning."),
+        Column("platform", _STR, "", "Platform concerned.", "the run as a whole"),
+        Column("server_id", _STR, "", "Server life concerned.", "none"),
+        Column("cell_id", _STR, "", "Cell concerned.", "none"),
+        Column("repeat", _I32, "", "Repeat concerned.", "none"),
+        Column("detail", _STR, "", "In words.", "nothing to add"),
+    ),
+)
+
+TABLES: tuple[Table, ...] = (REQUESTS, RESPONSES, GRADES, CELLS, SERVERS, SERVER_SAMPLES, GPUS, HOSTS, JOURNAL)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What all requests of one cell execution share in the `requests` table."""
+
+    cell_id: str
+    repeat: int
+    platform: str
+    server_id: str
+    worker: str
+    time_scale: float
+
+
+def requests_table(records: Iterable[RequestRecord], context: RequestContext) -> pa.Table:
+    """Records of one worker as rows of `requests`; chunk arrivals become offsets from `sent_ns`."""
+    return REQUESTS.from_rows(_request_row(record, context) for record in records)
+
+
+def _request_row(record: RequestRecord, context: RequestContext) -> dict[str, Any]:
+    origin_ns = record.sent_ns or 0
+    return {
+        "cell_id": context.cell_id,
+        "repeat": context.repeat,
+        "request_index": record.index,
+        "platform": context.platform,
+        "server_id": context.server_id,
+        "worker": context.worker,
+        "time_scale": context.time_scale,
+        "chunk_ns": [at_ns - origin_ns for at_ns in record.chunk_ns],
+        **{
+            name: getattr(record, name)
+            for name in (
+                "phase", "problem", "scheduled_ns", "sent_ns", "headers_ns", "first_chunk_ns", "first_token_ns",
+                "first_answer_ns", "last_token_ns", "done_ns", "outcome", "http_status", "error", "finish_reason",
+                "token_source", "target_prompt_tokens", "max_tokens", "prompt_tokens", "output_tokens",
+                "reasoning_tokens", "cached_tokens", "spec_verify_steps", "spec_accept_length", "response_bytes",
+                "blocks", "chunk_tokens", "chunk_kind",
+            )
+        },
+    }
+
+
+def markdown() -> str:
+    """The data dictionary as Markdown: `docs/data.md`."""
+    lines = [
+        "# The tables of a run",
+        "",
+        "Generated by `python -m loadgen.tables > docs/data.md`; do not edit.",
+        "",
+        f"Schema version {SCHEMA_VERSION}. Each table is a directory of Parquet files in the run folder: "
+        "`pyarrow.dataset.dataset('RUN/requests')` opens one. Times in `ns, monotonic` are differences of one host's "
+        "monotonic clock and mean nothing alone. *Server's time* is real time on a real server, and simulated time "
+        "(real time x `time_scale`) on a simulated one. Unknown is null, never 0.",
+    ]
+    for table in TABLES:
+        lines += ["", f"## {table.name}", "", f"A row is {table.one_row}.", ""]
+        lines += ["| column | type | unit | meaning | null means |", "|---|---|---|---|---|"]
+        lines += [
+            f"| `{c.name}` | {str(c.type).replace('<item: ', '<')} | {c.unit} | {c.meaning} | {c.null or 'never null'} |"
+            for c in table.columns
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")  # noqa: T201 - this is the generator's output
