@@ -57,6 +57,9 @@ class Table:
 
 # One column a line, to be read as a table.
 # @@off
+
+# One column a line, to be read as a table.
+# fmt: off
 _CELL_KEY = (
     Column("cell_id", _STR, "", "The cell: platform, server config, workload and load in one readable id."),
     Column("repeat", _I32, "", "Which execution of the cell, from 0."),
@@ -67,115 +70,38 @@ REQUESTS = Table(
     "one request sent (warm-up and drain included), load and evaluation alike",
     (
         *_CELL_KEY,
-        Column(
-            "request_index",
-            _I64,
-            "",
-            "Number of the request in its cell and repeat, from 0; fixes its prompt.",
-        ),
+        Column("request_index", _I64, "", "Number of the request in its cell and repeat, from 0; fixes its prompt."),
         Column("platform", _STR, "", "Platform name."),
         Column("server_id", _STR, "", "The server life that answered; key of `servers`."),
         Column("worker", _STR, "", "Load worker that sent it."),
-        Column(
-            "time_scale",
-            _F64,
-            "",
-            "How many times faster than real the (simulated) server's clock ran; 1 on a real server. Multiply real durations with it to get the server's.",
-        ),
+        Column("time_scale", _F64, "", "How many times faster than real the (simulated) server's clock ran; 1 on a real server. Multiply real durations with it to get the server's."),
         Column("phase", _STR, "", "warmup, measure or drain, by the time of sending."),
         Column("problem", _STR, "", "Grading problem asked.", "a load request"),
         Column("scheduled_ns", _I64, "ns, monotonic", "When it was due."),
         Column("sent_ns", _I64, "ns, monotonic", "Just before the request was written.", "never sent"),
         Column("headers_ns", _I64, "ns, monotonic", "Response headers read.", "none came"),
-        Column(
-            "first_chunk_ns",
-            _I64,
-            "ns, monotonic",
-            "First event of the stream, text or not (a role-only chunk counts here only).",
-            "none came",
-        ),
-        Column(
-            "first_token_ns",
-            _I64,
-            "ns, monotonic",
-            "First chunk with text, reasoning or answer.",
-            "no text came",
-        ),
-        Column(
-            "first_answer_ns", _I64, "ns, monotonic", "First chunk with answer text.", "no answer text came"
-        ),
+        Column("first_chunk_ns", _I64, "ns, monotonic", "First event of the stream, text or not (a role-only chunk counts here only).", "none came"),
+        Column("first_token_ns", _I64, "ns, monotonic", "First chunk with text, reasoning or answer.", "no text came"),
+        Column("first_answer_ns", _I64, "ns, monotonic", "First chunk with answer text.", "no answer text came"),
         Column("last_token_ns", _I64, "ns, monotonic", "Last chunk with text.", "no text came"),
-        Column(
-            "done_ns",
-            _I64,
-            "ns, monotonic",
-            "End of the response, or of waiting for it.",
-            "unknown: the client was lost",
-        ),
-        Column(
-            "outcome",
-            _STR,
-            "",
-            "Exactly one of: ok, connect_error, timeout_first_byte, idle_timeout, total_timeout, http_error, rejected, in_stream_error, truncated_stream, empty_stream, malformed, reset, client_lost, cut.",
-        ),
+        Column("done_ns", _I64, "ns, monotonic", "End of the response, or of waiting for it.", "unknown: the client was lost"),
+        Column("outcome", _STR, "", "Exactly one of: ok, connect_error, timeout_first_byte, idle_timeout, total_timeout, http_error, rejected, in_stream_error, truncated_stream, empty_stream, malformed, reset, client_lost, cut."),
         Column("http_status", _I32, "", "Status of the response.", "no response"),
         Column("error", _STR, "", "What the server or the network said (shortened).", "no error"),
         Column("finish_reason", _STR, "", "As the server gave it: stop, length, abort, ...", "none came"),
-        Column(
-            "token_source",
-            _STR,
-            "",
-            "continuous_usage: counts per chunk and total are the server's; usage: only the total is.",
-            "no usage came",
-        ),
-        Column(
-            "target_prompt_tokens",
-            _I32,
-            "tokens",
-            "Prompt length asked for.",
-            "not a length-controlled prompt",
-        ),
+        Column("token_source", _STR, "", "continuous_usage: counts per chunk and total are the server's; usage: only the total is.", "no usage came"),
+        Column("target_prompt_tokens", _I32, "tokens", "Prompt length asked for.", "not a length-controlled prompt"),
         Column("max_tokens", _I32, "tokens", "Output limit sent."),
-        Column(
-            "prompt_tokens",
-            _I32,
-            "tokens",
-            "Prompt length by the server's usage, chat template included.",
-            "unknown",
-        ),
+        Column("prompt_tokens", _I32, "tokens", "Prompt length by the server's usage, chat template included.", "unknown"),
         Column("output_tokens", _I32, "tokens", "Completion tokens by the server's usage.", "unknown"),
         Column("reasoning_tokens", _I32, "tokens", "Of these, reasoning.", "unknown"),
-        Column(
-            "cached_tokens",
-            _I32,
-            "tokens",
-            "Prompt tokens taken from the prefix cache.",
-            "unknown (server flag --enable-cache-report)",
-        ),
-        Column(
-            "spec_verify_steps",
-            _I32,
-            "",
-            "Verify steps of speculative decoding.",
-            "unknown or no speculation",
-        ),
-        Column(
-            "spec_accept_length",
-            _F64,
-            "tokens per step",
-            "Output tokens per verify step as the server gives it, bonus token included.",
-            "unknown or no speculation",
-        ),
+        Column("cached_tokens", _I32, "tokens", "Prompt tokens taken from the prefix cache.", "unknown (server flag --enable-cache-report)"),
+        Column("spec_verify_steps", _I32, "", "Verify steps of speculative decoding.", "unknown or no speculation"),
+        Column("spec_accept_length", _F64, "tokens per step", "Output tokens per verify step as the server gives it, bonus token included.", "unknown or no speculation"),
         Column("response_bytes", _I64, "bytes", "Body bytes read."),
         Column("blocks", _I32, "", "Network reads that brought them."),
         Column("chunk_ns", pa.list_(_I64), "ns since sent_ns", "Arrival of each chunk that carries text."),
-        Column(
-            "chunk_tokens",
-            pa.list_(_I32),
-            "tokens",
-            "Running completion count after each of these chunks.",
-            "the server gave no running count",
-        ),
+        Column("chunk_tokens", pa.list_(_I32), "tokens", "Running completion count after each of these chunks.", "the server gave no running count"),
         Column("chunk_kind", _STRS, "", "reasoning or answer, for each of these chunks."),
     ),
 )
@@ -201,57 +127,24 @@ GRADES = Table(
         *_CELL_KEY,
         Column("request_index", _I64, "", "Key into `requests` and `responses`."),
         Column("problem", _STR, "", "Name of the problem; its entry point."),
-        Column(
-            "extraction_kind",
-            _STR,
-            "",
-            "code, no_code, no_entry_point, truncated, empty_answer, answer_in_reasoning; or no_response.",
-        ),
+        Column("extraction_kind", _STR, "", "code, no_code, no_entry_point, truncated, empty_answer, answer_in_reasoning; or no_response."),
         Column("extraction_rule", _STR, "", "Which rule chose the program.", "no program"),
-        Column(
-            "flags",
-            _STRS,
-            "",
-            "finish_length, delimiter_missing, code_in_reasoning_only, in_reasoning, unparsed.",
-        ),
+        Column("flags", _STRS, "", "finish_length, delimiter_missing, code_in_reasoning_only, in_reasoning, unparsed."),
         Column("program", _STR, "", "The code that ran.", "no program"),
-        Column(
-            "verdict",
-            _STR,
-            "",
-            "pass, wrong_answer, runtime_error, compile_error, missing_entry_point, missing_dependency, timeout, memory_limit, output_limit, crashed, protocol_error; or ungraded (the harness could not tell).",
-            "no program was run",
-        ),
-        Column(
-            "mark",
-            _STR,
-            "",
-            "What the report prints: PASS, FAIL, TRUNC, NONE (no program in the answer), UNGRADED, ERROR (the request failed). Only PASS and FAIL speak of the program.",
-        ),
+        Column("verdict", _STR, "", "pass, wrong_answer, runtime_error, compile_error, missing_entry_point, missing_dependency, timeout, memory_limit, output_limit, crashed, protocol_error; or ungraded (the harness could not tell).", "no program was run"),
+        Column("mark", _STR, "", "What the report prints: PASS, FAIL, TRUNC, NONE (no program in the answer), UNGRADED, ERROR (the request failed). Only PASS and FAIL speak of the program."),
         Column("message", _STR, "", "First lines of what went wrong.", "nothing went wrong"),
         Column("tests_passed", _I32, "", "Calls that returned what was expected.", "no program was run"),
         Column("tests_total", _I32, "", "Calls of the problem."),
         Column("run_ms", _F64, "ms", "Wall time of the program's process.", "no program was run"),
         Column("output_tokens", _I32, "tokens", "Of the answer, by the server's usage.", "unknown"),
-        Column(
-            "output_tps",
-            _F64,
-            "tokens/s",
-            "output_tokens over the whole request's time, prefill included, in the server's time.",
-            "unknown",
-        ),
+        Column("output_tps", _F64, "tokens/s", "output_tokens over the whole request's time, prefill included, in the server's time.", "unknown"),
         Column("sandbox", _STR, "", "What contained the program.", "no program was run"),
     ),
 )
 
 _QUANTILES = tuple(
-    Column(
-        f"{name}_{stat}_ms",
-        _F64,
-        "ms, server's time",
-        f"{what}: {label} over the ok requests sent in the window.",
-        "no such request",
-    )
+    Column(f"{name}_{stat}_ms", _F64, "ms, server's time", f"{what}: {label} over the ok requests sent in the window.", "no such request")
     for name, what in (
         ("ttft", "Time to first token"),
         ("ttfa", "Time to first answer token"),
@@ -285,13 +178,7 @@ CELLS = Table(
         Column("concurrency", _I32, "", "Closed-loop streams asked for."),
         Column("server_id", _STR, "", "The server life measured.", "none started"),
         Column("simulated", _BOOL, "", "Whether the server says that it is a simulation.", "none started"),
-        Column(
-            "time_scale",
-            _F64,
-            "",
-            "Its clock's speed-up; all durations in this table are already multiplied by it.",
-            "none started",
-        ),
+        Column("time_scale", _F64, "", "Its clock's speed-up; all durations in this table are already multiplied by it.", "none started"),
         Column("started_unix_ns", _I64, "ns since 1970", "When the execution began."),
         Column("window_start_ns", _I64, "ns, monotonic", "Start of the measurement window.", "no window"),
         Column("window_end_ns", _I64, "ns, monotonic", "End of it.", "no window"),
@@ -303,78 +190,22 @@ CELLS = Table(
         Column("outcomes", _STR, "", "Count of each outcome, as a JSON object."),
         Column("n", _I64, "", "Ok requests sent in the window: the n of the latency figures."),
         Column("error_rate", _F64, "", "Errors over ended requests of the window.", "none ended"),
-        Column(
-            "output_tps",
-            _F64,
-            "tokens/s, server's time",
-            "Output tokens stamped inside the window over its length.",
-            "no window or token counts unknown",
-        ),
-        Column(
-            "request_rate",
-            _F64,
-            "1/s, server's time",
-            "Ok requests ended inside the window over its length.",
-            "no window",
-        ),
-        Column(
-            "compat_output_tps",
-            _F64,
-            "tokens/s, server's time",
-            "What other tools print: all ok output tokens over the time from first send to last end.",
-            "unknown",
-        ),
-        Column(
-            "stream_tps",
-            _F64,
-            "tokens/s, server's time",
-            "Mean over ok requests of output tokens over the whole request's time, prefill included.",
-            "unknown",
-        ),
+        Column("output_tps", _F64, "tokens/s, server's time", "Output tokens stamped inside the window over its length.", "no window or token counts unknown"),
+        Column("request_rate", _F64, "1/s, server's time", "Ok requests ended inside the window over its length.", "no window"),
+        Column("compat_output_tps", _F64, "tokens/s, server's time", "What other tools print: all ok output tokens over the time from first send to last end.", "unknown"),
+        Column("stream_tps", _F64, "tokens/s, server's time", "Mean over ok requests of output tokens over the whole request's time, prefill included.", "unknown"),
         *_QUANTILES,
-        Column(
-            "accept_length",
-            _F64,
-            "tokens per step",
-            "Output tokens over verify steps, both summed over the ok requests; the bonus token counts.",
-            "unknown or no speculation",
-        ),
+        Column("accept_length", _F64, "tokens per step", "Output tokens over verify steps, both summed over the ok requests; the bonus token counts.", "unknown or no speculation"),
         Column("prompt_tokens_mean", _F64, "tokens", "Mean prompt length by the server.", "unknown"),
         Column("cached_fraction", _F64, "", "Cached over prompt tokens of the window's requests.", "unknown"),
         Column("in_flight_mean", _F64, "", "Requests in flight, time average over the window.", "no window"),
-        Column(
-            "send_lag_p99_ms", _F64, "ms, real time", "99th percentile of sent - scheduled.", "nothing sent"
-        ),
-        Column(
-            "loop_lag_p99_ms",
-            _F64,
-            "ms, real time",
-            "99th percentile of how late the worker's event loop woke.",
-            "not sampled",
-        ),
+        Column("send_lag_p99_ms", _F64, "ms, real time", "99th percentile of sent - scheduled.", "nothing sent"),
+        Column("loop_lag_p99_ms", _F64, "ms, real time", "99th percentile of how late the worker's event loop woke.", "not sampled"),
         Column("worker_cpu", _F64, "cores", "CPU the busiest worker used, over the cell.", "not sampled"),
-        Column(
-            "server_lag_p99_ms",
-            _F64,
-            "ms, real time",
-            "How late the simulated server itself was; it says so in /server_info.",
-            "not a simulated server",
-        ),
+        Column("server_lag_p99_ms", _F64, "ms, real time", "How late the simulated server itself was; it says so in /server_info.", "not a simulated server"),
         Column("passed", _I32, "", "Programs that passed.", "not an evaluation, or not graded yet"),
-        Column(
-            "graded",
-            _I32,
-            "",
-            "Programs that were run and judged: PASS or FAIL.",
-            "not an evaluation, or not graded yet",
-        ),
-        Column(
-            "truncated",
-            _I32,
-            "",
-            "Answers cut by max_tokens; they count neither as passed nor as failed programs.",
-            "not an evaluation, or not graded yet",
-        ),
+        Column("graded", _I32, "", "Programs that were run and judged: PASS or FAIL.", "not an evaluation, or not graded yet"),
+        Column("truncated", _I32, "", "Answers cut by max_tokens; they count neither as passed nor as failed programs.", "not an evaluation, or not graded yet"),
         Column("problems", _I32, "", "Problems asked.", "not an evaluation"),
         Column("checks", _STRS, "", "Stated doubts about the numbers of this row, by name; empty: valid."),
         Column("check_details", _STRS, "", "One sentence for each of them."),
@@ -390,9 +221,7 @@ SERVERS = Table(
         Column("config", _STR, "", "Server config name."),
         Column("axes", _STR, "", "Axis values asked for, as a JSON object."),
         Column("control", _STR, "", "process or external."),
-        Column(
-            "state", _STR, "", "ready, stopped, failed, died or lost (its head ended without stopping it)."
-        ),
+        Column("state", _STR, "", "ready, stopped, failed, died or lost (its head ended without stopping it)."),
         Column("failure", _STR, "", "Why it failed or died.", "it did not"),
         Column("pid", _I64, "", "Process id on its host.", "external, or never started"),
         Column("command", _STRS, "", "Command line, secrets masked; empty for external."),
@@ -408,17 +237,9 @@ SERVERS = Table(
         Column("exit_code", _I32, "", "Exit code; negative: signal.", "still running, external or unknown"),
         Column("max_running_requests", _I64, "", "The effective limit that it reports.", "unknown"),
         Column("proof", _STR, "", "For each axis: verified, mismatch or unverifiable, as a JSON object."),
-        Column(
-            "server_info",
-            _STR,
-            "",
-            "Its own report of its settings, secrets masked, as JSON.",
-            "it gives none",
-        ),
+        Column("server_info", _STR, "", "Its own report of its settings, secrets masked, as JSON.", "it gives none"),
         Column("log_path", _STR, "", "Its log, relative to the run folder.", "external"),
-        Column(
-            "log_tail", _STR, "", "Last lines of the log, for a life that failed or died.", "it did neither"
-        ),
+        Column("log_tail", _STR, "", "Last lines of the log, for a life that failed or died.", "it did neither"),
     ),
 )
 
@@ -435,13 +256,7 @@ SERVER_SAMPLES = Table(
         Column("prompt_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
         Column("output_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
         Column("cached_tokens_total", _F64, "tokens", "Counter since the server's start.", "unknown"),
-        Column(
-            "spec_verify_steps_total",
-            _F64,
-            "",
-            "Counter since the server's start.",
-            "unknown or no speculation",
-        ),
+        Column("spec_verify_steps_total", _F64, "", "Counter since the server's start.", "unknown or no speculation"),
     ),
 )
 
@@ -471,13 +286,7 @@ HOSTS = Table(
         Column("python", _STR, "", "Python version."),
         Column("ray", _STR, "", "Ray version.", "run without Ray"),
         Column("load_average", _F64, "", "One-minute load when the run began.", "unknown"),
-        Column(
-            "worker_niceness",
-            _I32,
-            "",
-            "Niceness of the load workers; above 0 their stamps are late.",
-            "unknown",
-        ),
+        Column("worker_niceness", _I32, "", "Niceness of the load workers; above 0 their stamps are late.", "unknown"),
         Column("max_open_files", _I64, "", "Descriptor limit of the load workers.", "unknown"),
     ),
 )
@@ -489,12 +298,7 @@ JOURNAL = Table(
         Column("seq", _I64, "", "Order within the run."),
         Column("session", _STR, "", "Which invocation on this run folder."),
         Column("unix_ns", _I64, "ns since 1970", "When."),
-        Column(
-            "event",
-            _STR,
-            "",
-            "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, graded, interrupted, warning.",
-        ),
+        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, graded, interrupted, warning."),
         Column("platform", _STR, "", "Platform concerned.", "the run as a whole"),
         Column("server_id", _STR, "", "Server life concerned.", "none"),
         Column("cell_id", _STR, "", "Cell concerned.", "none"),
@@ -504,6 +308,7 @@ JOURNAL = Table(
 )
 
 # @@on
+# fmt: on
 
 TABLES: tuple[Table, ...] = (
     REQUESTS,
