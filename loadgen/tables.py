@@ -56,9 +56,6 @@ class Table:
 
 
 # One column a line, to be read as a table.
-# @@off
-
-# One column a line, to be read as a table.
 # fmt: off
 _CELL_KEY = (
     Column("cell_id", _STR, "", "The cell: platform, server config, workload and load in one readable id."),
