@@ -1,0 +1,218 @@
+"""What makes a number doubtful. Pure: a cell's figures and what is known of its server in, stated doubts out.
+
+A check never changes a number; it stands beside it. Thresholds are constants here, each with its reason.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadgen.records import Outcome, Phase, TokenSource
+
+# A shared chat template is cached for every request and is no contamination.
+_CACHED_FRACTION = 0.10
+_CACHED_FREE_TOKENS = 32
+# Chat templates and salts differ by a few tokens from text to text.
+_PROMPT_OFF_FRACTION = 0.02
+_PROMPT_OFF_TOKENS = 8
+# Below this, a median is one of a handful of requests.
+_FEW_SAMPLES = 8
+# At this lag a stamp is off by more than a chunk's own jitter on a fast server.
+_LOOP_LAG_MS = 10.0
+_BUSY_CORES = 0.9
+_IN_FLIGHT_FRACTION = 0.9
+# A chunk of the simulator that is later than this is later than what it models.
+_SERVER_LAG_MS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One stated doubt: the check's name, and one sentence."""
+
+    check: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the checks look at: the `cells` row so far, its `requests` rows, and its server's facts."""
+
+    cell: dict[str, Any]
+    requests: Sequence[dict[str, Any]]
+    max_running_requests: int | None
+    proof: dict[str, str]
+    is_window_complete: bool
+    server_lag_ms: float | None
+    server_restarted: bool = False
+
+
+def find_doubts(evidence: Evidence) -> list[Doubt]:
+    """Every doubt about one execution of a cell, in a fixed order."""
+    checks = _EVAL_CHECKS if evidence.cell["kind"] == "eval" else _LOAD_CHECKS
+    return [doubt for check in checks if (doubt := check(evidence)) is not None]
+
+
+def _queue_measured(evidence: Evidence) -> Doubt | None:
+    limit, asked = evidence.max_running_requests, evidence.cell["concurrency"]
+    if limit is None or limit >= asked:
+        return None
+    return Doubt(
+        "queue_measured",
+        f"the server runs {limit} requests at once, {asked} were kept in flight: the rest measures its queue",
+    )
+
+
+def _config_mismatch(evidence: Evidence) -> Doubt | None:
+    wrong = [axis for axis, state in evidence.proof.items() if state == "mismatch"]
+    return (
+        Doubt("config_mismatch", f"the server reports another value than was asked for: {', '.join(wrong)}")
+        if wrong
+        else None
+    )
+
+
+def _cache_contaminated(evidence: Evidence) -> Doubt | None:
+    rows = [
+        row for row in _measured_ok(evidence) if row["cached_tokens"] is not None and row["prompt_tokens"]
+    ]
+    cached = sum(max(0, row["cached_tokens"] - _CACHED_FREE_TOKENS) for row in rows)
+    prompt = sum(row["prompt_tokens"] for row in rows)
+    if not prompt or cached / prompt <= _CACHED_FRACTION:
+        return None
+    return Doubt(
+        "cache_contaminated", f"{cached / prompt:.0%} of the prompt tokens came from the prefix cache"
+    )
+
+
+def _prompt_length_off(evidence: Evidence) -> Doubt | None:
+    asked, got = evidence.cell["context_tokens"], evidence.cell["prompt_tokens_mean"]
+    if (
+        asked is None
+        or got is None
+        or abs(got - asked) <= max(_PROMPT_OFF_TOKENS, _PROMPT_OFF_FRACTION * asked)
+    ):
+        return None
+    return Doubt(
+        "prompt_length_off",
+        f"prompts of {asked} tokens were asked for, the server counted {got:.0f} on average",
+    )
+
+
+def _errors(evidence: Evidence) -> Doubt | None:
+    failed = evidence.cell["errors"]
+    if not failed:
+        return None
+    kinds = sorted({row["outcome"] for row in evidence.requests} - {Outcome.OK, Outcome.CUT})
+    return Doubt("errors", f"{failed} of {evidence.cell['sent']} requests failed ({', '.join(kinds)})")
+
+
+def _few_samples(evidence: Evidence) -> Doubt | None:
+    n = evidence.cell["n"]
+    return Doubt("few_samples", f"only {n} ok requests were sent in the window") if n < _FEW_SAMPLES else None
+
+
+def _client_limited(evidence: Evidence) -> Doubt | None:
+    lag, cpu = evidence.cell["loop_lag_p99_ms"], evidence.cell["worker_cpu"]
+    if lag is not None and lag > _LOOP_LAG_MS:
+        return Doubt(
+            "client_limited",
+            f"the client woke {lag:.0f} ms late at its 99th percentile: its stamps are late by as much",
+        )
+    if cpu is not None and cpu > _BUSY_CORES:
+        return Doubt(
+            "client_limited", f"the client used {cpu:.0%} of its core: the cell may measure the client"
+        )
+    return None
+
+
+def _below_target(evidence: Evidence) -> Doubt | None:
+    got, asked = evidence.cell["in_flight_mean"], evidence.cell["concurrency"]
+    if got is None or got >= _IN_FLIGHT_FRACTION * asked:
+        return None
+    return Doubt(
+        "below_target_concurrency", f"{got:.1f} requests were in flight on average, {asked} were asked for"
+    )
+
+
+def _tokens_unknown(evidence: Evidence) -> Doubt | None:
+    sources = {row["token_source"] for row in _measured_ok(evidence)}
+    if None in sources:
+        return Doubt("tokens_unknown", "the server gave no token counts for some requests")
+    if TokenSource.USAGE in sources:
+        return Doubt(
+            "tokens_spread",
+            "the server gives no running token count; each request's total is spread evenly over its chunks",
+        )
+    return None
+
+
+def _window_short(evidence: Evidence) -> Doubt | None:
+    if evidence.is_window_complete:
+        return None
+    return Doubt(
+        "window_short",
+        "the time limit came before the requests that were asked for had ended: raise load.measure_max_s or warmup_max_s",
+    )
+
+
+def _output_length_off(evidence: Evidence) -> Doubt | None:
+    rows = [row for row in _measured_ok(evidence) if row["output_tokens"] is not None]
+    off = [row for row in rows if row["output_tokens"] != row["max_tokens"]]
+    if not off:
+        return None
+    return Doubt(
+        "output_length_off",
+        f"{len(off)} of {len(rows)} answers are not {evidence.cell['max_tokens']} tokens long",
+    )
+
+
+def _simulated_server_late(evidence: Evidence) -> Doubt | None:
+    lag = evidence.server_lag_ms
+    if lag is None or lag <= _SERVER_LAG_MS:
+        return None
+    return Doubt(
+        "simulated_server_late",
+        f"the simulator itself was {lag:.0f} ms late at its 99th percentile: this machine is too busy for it",
+    )
+
+
+def _answers_truncated(evidence: Evidence) -> Doubt | None:
+    cut = [row for row in evidence.requests if row["finish_reason"] == "length"]
+    if not cut:
+        return None
+    return Doubt(
+        "answers_truncated",
+        f"{len(cut)} of {len(evidence.requests)} answers hit max_tokens ({evidence.cell['max_tokens']}): raise grading.max_tokens",
+    )
+
+
+def _restarted(evidence: Evidence) -> Doubt | None:
+    return (
+        Doubt("restarted", "the server died and was started again for this cell")
+        if evidence.server_restarted
+        else None
+    )
+
+
+def _measured_ok(evidence: Evidence) -> list[dict[str, Any]]:
+    return [
+        row for row in evidence.requests if row["outcome"] == Outcome.OK and row["phase"] == Phase.MEASURE
+    ]
+
+
+_LOAD_CHECKS = (
+    _config_mismatch,
+    _queue_measured,
+    _errors,
+    _client_limited,
+    _simulated_server_late,
+    _cache_contaminated,
+    _prompt_length_off,
+    _output_length_off,
+    _tokens_unknown,
+    _below_target,
+    _window_short,
+    _few_samples,
+    _restarted,
+)
+_EVAL_CHECKS = (_config_mismatch, _errors, _answers_truncated, _restarted)

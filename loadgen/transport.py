@@ -1,0 +1,158 @@
+"""The timed path: sends a prepared body, stamps each block that is read, keeps the bytes, parses nothing.
+
+The seam under everything timed. This implementation is aiohttp's; blocks are stamped as soon as the loop hands them
+over. Between two stamps of a stream only `blocks.append` happens here. Time limits are kept by a watchdog that looks
+at all exchanges in flight, so that no timer is set or cancelled per block.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from loadgen.clock import monotonic_ns
+from loadgen.records import Outcome
+
+_WATCH_S = 0.05
+_READ_BUFFER_BYTES = 1 << 20
+# uvicorn closes connections that were idle for 5 s; a pooled one must be dropped by us before that.
+_KEEP_ALIVE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Real time: to the response headers, between two reads, and of the whole request."""
+
+    first_byte_ns: int
+    idle_ns: int
+    total_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """One request and what came back, raw. Times are monotonic ns. `failure` is None when the response ended well."""
+
+    sent_ns: int | None = None
+    headers_ns: int | None = None
+    done_ns: int | None = None
+    status: int | None = None
+    blocks: list[tuple[int, bytes]] = field(default_factory=list)
+    failure: Outcome | None = None
+    error: str | None = None
+    task: "asyncio.Task[None] | None" = None
+
+
+class HttpTransport:
+    """A pool of connections to one endpoint. Open it with `async with open_transport(...)`."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, limits: TimeLimits) -> None:
+        self._session = session
+        self._url = url
+        self._limits = limits
+        self._in_flight: set[Exchange] = set()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    async def post(self, body: bytes) -> Exchange:
+        """Sends `body` and reads the response to its end. A failure is a value of the exchange, never an exception."""
+        exchange = Exchange()
+        exchange.task = asyncio.create_task(self._run(exchange, body))
+        self._in_flight.add(exchange)
+        try:
+            await asyncio.shield(exchange.task)
+        except asyncio.CancelledError:
+            if exchange.failure is None:
+                exchange.task.cancel()
+                raise
+        finally:
+            self._in_flight.discard(exchange)
+            exchange.done_ns = exchange.done_ns or monotonic_ns()
+            exchange.task = None
+        return exchange
+
+    def cut_all(self) -> None:
+        """Ends every exchange in flight with the outcome `cut`."""
+        for exchange in tuple(self._in_flight):
+            _end(exchange, Outcome.CUT, None)
+
+    async def watch(self) -> None:
+        """Ends exchanges that break a time limit; runs until cancelled."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            now_ns = monotonic_ns()
+            for exchange in tuple(self._in_flight):
+                if broken := _broken_limit(exchange, self._limits, now_ns):
+                    _end(exchange, *broken)
+
+    async def _run(self, exchange: Exchange, body: bytes) -> None:
+        try:
+            exchange.sent_ns = monotonic_ns()
+            async with self._session.post(self._url, data=body) as response:
+                exchange.headers_ns = monotonic_ns()
+                exchange.status = response.status
+                blocks = exchange.blocks
+                async for block in response.content.iter_any():
+                    blocks.append((monotonic_ns(), block))
+        except aiohttp.ClientConnectorError as error:
+            _fail(exchange, Outcome.CONNECT_ERROR, error)
+        except aiohttp.ClientPayloadError as error:
+            _fail(exchange, Outcome.TRUNCATED_STREAM, error)
+        except (aiohttp.ClientError, OSError) as error:
+            _fail(exchange, Outcome.RESET, error)
+        finally:
+            exchange.done_ns = monotonic_ns()
+
+
+@asynccontextmanager
+async def open_transport(
+    endpoint: str, limits: TimeLimits, api_key: str | None = None
+) -> AsyncIterator[HttpTransport]:
+    """A transport for POSTs to the chat route of `endpoint`, its watchdog running; all closed at the end."""
+    headers = {"Content-Type": "application/json"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=_READ_BUFFER_BYTES,
+        trust_env=False,
+    ) as session:
+        transport = HttpTransport(session, f"{endpoint}/v1/chat/completions", limits)
+        watchdog = asyncio.create_task(transport.watch())
+        try:
+            yield transport
+        finally:
+            watchdog.cancel()
+            await asyncio.gather(watchdog, return_exceptions=True)
+
+
+def _fail(exchange: Exchange, outcome: Outcome, error: Exception) -> None:
+    exchange.failure = outcome
+    exchange.error = f"{type(error).__name__}: {error}"
+
+
+def _end(exchange: Exchange, outcome: Outcome, error: str | None) -> None:
+    if exchange.task is not None and not exchange.task.done() and exchange.failure is None:
+        exchange.failure = outcome
+        exchange.error = error
+        exchange.task.cancel()
+
+
+def _broken_limit(exchange: Exchange, limits: TimeLimits, now_ns: int) -> tuple[Outcome, str] | None:
+    if exchange.sent_ns is None:
+        return None
+    if now_ns - exchange.sent_ns > limits.total_ns:
+        return Outcome.TOTAL_TIMEOUT, f"longer than {limits.total_ns / 1e9:g} s in all"
+    last_ns = exchange.blocks[-1][0] if exchange.blocks else exchange.headers_ns
+    if last_ns is None:
+        if now_ns - exchange.sent_ns > limits.first_byte_ns:
+            return Outcome.TIMEOUT_FIRST_BYTE, f"no response within {limits.first_byte_ns / 1e9:g} s"
+    elif now_ns - last_ns > limits.idle_ns:
+        return Outcome.IDLE_TIMEOUT, f"nothing for {limits.idle_ns / 1e9:g} s"
+    return None
