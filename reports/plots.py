@@ -5,6 +5,7 @@ not in the drawing; nothing in a drawing came from a server or a model.
 """
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,8 +16,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports.model import CellSummary, Matrix
-from reports.text import clean, figure, plain
+from reports.model import CellSummary, Matrix, Spread
+from reports.text import clean, figure
 
 _COLOURS = 8
 _DASHES = ("", "6 3", "2 2", "8 3 2 3")
@@ -63,10 +64,10 @@ class PlotGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
+    """A cell in a plot; without a figure it breaks the line."""
+
     x: int
-    low: float
-    middle: float
-    high: float
+    tps: Spread | None
     doubtful: bool
 
 
@@ -106,13 +107,13 @@ def _all_series(matrices: Sequence[Matrix]) -> tuple[Series, ...]:
 
 
 def _plots(tables: Sequence[Matrix], series: Sequence[Series], prefix: str) -> list[Plot]:
-    time = " (simulated time)" if any(table.simulated for table in tables) else ""
+    time = ", simulated time" if any(table.simulated for table in tables) else ""
     contexts = sorted({context for table in tables for context in table.contexts if context is not None})
     plots = [
         _plot(
-            f"context {context}",
+            f"context {context}{time}",
             "concurrency",
-            f"output tok/s{time}",
+            "output tok/s",
             _lines(tables, series, partial(_by_concurrency, context)),
             f"{prefix}c{context}",
         )
@@ -120,9 +121,9 @@ def _plots(tables: Sequence[Matrix], series: Sequence[Series], prefix: str) -> l
     ]
     plots.append(
         _plot(
-            "single stream",
+            f"single stream{time}",
             "context, tokens",
-            f"tok/s of one stream{time}",
+            "tok/s of one stream",
             _lines(tables, series, _single_stream),
             f"{prefix}s",
         )
@@ -131,17 +132,15 @@ def _plots(tables: Sequence[Matrix], series: Sequence[Series], prefix: str) -> l
 
 
 def _by_concurrency(context: int, cell: CellSummary) -> _Point | None:
-    tps = cell.output_tps
-    if cell.context_tokens != context or cell.concurrency is None or tps is None:
+    if cell.context_tokens != context or cell.concurrency is None:
         return None
-    return _Point(cell.concurrency, tps.low, tps.median, tps.high, cell.doubtful)
+    return _Point(cell.concurrency, cell.output_tps, cell.doubtful)
 
 
 def _single_stream(cell: CellSummary) -> _Point | None:
-    tps = cell.stream_tps
-    if cell.concurrency != 1 or cell.context_tokens is None or tps is None:
+    if cell.concurrency != 1 or cell.context_tokens is None:
         return None
-    return _Point(cell.context_tokens, tps.low, tps.median, tps.high, cell.doubtful)
+    return _Point(cell.context_tokens, cell.stream_tps, cell.doubtful)
 
 
 _Lines = Sequence[tuple[Series, Sequence[_Point]]]
@@ -159,7 +158,7 @@ def _lines(
             for cell in table.cells.values()
         ]
         points = [shown for cell in cells if (shown := point(cell)) is not None]
-        if points:
+        if any(at.tps for at in points):
             found.append((line, sorted(points, key=lambda at: at.x)))
     return found
 
@@ -183,15 +182,16 @@ def _draw(axes: Axes, line: Series, points: Sequence[_Point]) -> None:
     """A hollow marker is a doubtful number; a bar spans the repeats."""
     colour = _SERIES[line.colour]
     dashes = [float(length) for length in line.dashes.split()]
-    xs, ys = [point.x for point in points], [point.middle for point in points]
+    xs = [point.x for point in points]
+    ys = [point.tps.median if point.tps else math.nan for point in points]
     axes.plot(xs, ys, color=colour, linewidth=1.8, linestyle=(0, dashes) if dashes else "solid")
-    axes.vlines(
-        xs, [point.low for point in points], [point.high for point in points], color=colour, linewidth=1
-    )
     for point in points:
+        if point.tps is None:
+            continue
+        axes.vlines(point.x, point.tps.low, point.tps.high, color=colour, linewidth=1)
         axes.plot(
             point.x,
-            point.middle,
+            point.tps.median,
             marker=line.marker,
             markersize=6,
             markeredgewidth=1.5,
@@ -204,7 +204,9 @@ def _dress(axes: Axes, title: str, x_label: str, y_label: str, xs: Sequence[int]
     ticks = sorted(set(xs))
     if ticks[0] > 0 and len(ticks) > 1:
         axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [str(tick) for tick in ticks], parse_math=False)
+    axes.set_xticks(
+        ticks, [str(tick) for tick in ticks], rotation=30 if len(ticks) > 7 else 0, parse_math=False
+    )
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.set_facecolor("none")
@@ -216,7 +218,7 @@ def _dress(axes: Axes, title: str, x_label: str, y_label: str, xs: Sequence[int]
         spine.set_color(_INK)
     axes.set_title(title, color=_INK, fontsize=12, loc="left", parse_math=False)
     axes.set_xlabel(x_label, color=_INK, fontsize=11, parse_math=False)
-    axes.set_ylabel(y_label, color=_INK, fontsize=11, parse_math=False)
+    axes.set_ylabel(y_label, color=_INK, fontsize=11, labelpad=8, parse_math=False)
 
 
 def _svg(drawing: Figure, prefix: str) -> str:
@@ -239,7 +241,8 @@ def _svg(drawing: Figure, prefix: str) -> str:
 def _description(title: str, x_label: str, y_label: str, lines: _Lines) -> str:
     """What the drawing shows, in words, for those who do not see it."""
     told = "; ".join(
-        f"{line.name}: " + ", ".join(f"{plain(point.x)}: {figure(point.middle)}" for point in points)
+        f"{line.name}: "
+        + ", ".join(f"{point.x}: {figure(point.tps.median)}" for point in points if point.tps)
         for line, points in lines
     )
     return f"{title}, {y_label} by {x_label}. {told}"
