@@ -24,7 +24,7 @@ from loadgen.errors import RunFailed
 from loadgen.grading.problems import ProblemSet, problem_set
 from loadgen.plan import Cell
 from loadgen.prompts import VARIANTS, CountTokens, LoadPrompts, SaltKey, TextSource, fit_words, user_message
-from loadgen.records import Phase, RequestRecord
+from loadgen.records import Phase, RequestRecord, phase_of
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load
 from loadgen.tables import RESPONSES, RequestContext, requests_table
@@ -241,7 +241,7 @@ class _CellLoop:
         job = self._job
         for record, exchange in self._taken:
             decode(exchange, record)
-            record.phase = _phase(record.sent_ns, start_ns, end_ns)
+            record.phase = phase_of(record.sent_ns, start_ns, end_ns)
         records = sorted((record for record, _ in self._taken), key=lambda record: record.index)
         context = RequestContext(
             job.cell.cell_id, job.repeat, job.cell.platform, job.server_id, job.worker, job.time_scale
@@ -287,12 +287,6 @@ class _CellLoop:
 def _is_refused(exchange: Exchange) -> bool:
     few = len(exchange.blocks) <= 2 and sum(len(block) for _, block in exchange.blocks) < _REFUSED_BYTES
     return exchange.status != 200 or few
-
-
-def _phase(sent_ns: int | None, start_ns: int, end_ns: int) -> Phase:
-    if sent_ns is None or sent_ns < start_ns:
-        return Phase.WARMUP
-    return Phase.MEASURE if sent_ns <= end_ns else Phase.DRAIN
 
 
 def _eval_requests(problems: ProblemSet, options: ChatOptions, shard: Shard) -> _Requests:

@@ -79,6 +79,13 @@ class Endpoint:
         """Aborts the server's running requests, where it knows how to."""
         await self._call("POST", "/abort_request", {"abort_all": True})
 
+    async def slots(self) -> int | None:
+        """How many requests llama.cpp runs at once (/props); None on any other server."""
+        status, body = await self._call("GET", "/props")
+        value = _json(body)
+        slots = value.get("total_slots") if status == 200 and isinstance(value, dict) else None
+        return slots if isinstance(slots, int) else None
+
     async def metrics(self) -> dict[str, float] | None:
         """Prometheus samples summed over their labels, by name; None without a /metrics page."""
         status, body = await self._call("GET", "/metrics")

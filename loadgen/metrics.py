@@ -118,16 +118,16 @@ def latencies(rows: Sequence[Row], time_scale: float) -> Row:
         for row in rows
         for earlier, later in zip(row["chunk_ns"], row["chunk_ns"][1:], strict=False)
     ]
-    series: dict[str, list[float]] = {
-        "ttft": [value for row in rows if (value := ttft_ns(row)) is not None],
-        "ttfa": [value for row in rows if (value := _since_sent(row, "first_answer_ns")) is not None],
-        "tpot": [value for row in rows if (value := tpot_ns(row)) is not None],
-        "e2e": [value for row in rows if (value := _since_sent(row, "done_ns")) is not None],
-        "chunk_gap": gaps,
+    series: dict[str, list[float | None]] = {
+        "ttft": [ttft_ns(row) for row in rows],
+        "ttfa": [_since_sent(row, "first_answer_ns") for row in rows],
+        "tpot": [tpot_ns(row) for row in rows],
+        "e2e": [_since_sent(row, "done_ns") for row in rows],
+        "chunk_gap": list(gaps),
     }
     figures: Row = {}
     for name, values_ns in series.items():
-        values = [_ms(value) * time_scale for value in values_ns]
+        values = [_ms(value) * time_scale for value in values_ns if value is not None]
         figures[f"{name}_mean_ms"] = _mean(values)
         for label, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
             figures[f"{name}_{label}_ms"] = _quantile(values, q)

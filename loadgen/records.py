@@ -34,6 +34,13 @@ class Phase(StrEnum):
     DRAIN = "drain"
 
 
+def phase_of(sent_ns: int | None, window_start_ns: int, window_end_ns: int) -> Phase:
+    """The phase of a request by its time of sending; one that was never sent belongs to the warm-up."""
+    if sent_ns is None or sent_ns < window_start_ns:
+        return Phase.WARMUP
+    return Phase.MEASURE if sent_ns <= window_end_ns else Phase.DRAIN
+
+
 class ChunkKind(StrEnum):
     """Which part of a thinking model's output a chunk belongs to."""
 

@@ -1,0 +1,135 @@
+"""The roles as Ray actors, and the local Ray that carries them. With `cli`, the only place that knows Ray.
+
+Load workers: one async actor for each worker, niceness 0 (Ray's default of 15 makes every stamp late on a busy host),
+no restarts and no retries (Ray would silently send the load twice; recovery is the coordinator's).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+# Read by Ray when it is imported or started. No telemetry; no second cluster by a stray call after shutdown.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+os.environ.setdefault("RAY_worker_niceness", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from cluster.roles import WorkerFacts, WorkerLost
+from loadgen.client import CellJob, CellRun, Client, niceness, raise_open_files
+from loadgen.grading.grade import grade_rows
+from loadgen.grading.problems import problem_set
+from loadgen.grading.sandbox import Limits
+
+_START_S = 120.0
+
+
+def start_ray(address: str | None) -> str:
+    """Joins the Ray cluster at `address`, or starts one on this machine; returns Ray's version. Quiet."""
+    ray.init(
+        address=address or "local",
+        include_dashboard=False if address is None else None,
+        log_to_driver=False,
+        logging_level=logging.WARNING,
+        namespace=None,
+    )
+    return str(ray.__version__)
+
+
+def stop_ray() -> None:
+    """Leaves Ray; a Ray that we started ends."""
+    ray.shutdown()
+
+
+class LoadWorker(Client):
+    """A client in an actor."""
+
+    async def facts(self) -> WorkerFacts:
+        return WorkerFacts(niceness(), raise_open_files())
+
+
+class Grader:
+    """The correctness actor: runs programs in subprocesses of its own, never on a load worker."""
+
+    def grade(
+        self, problems: str, responses: pa.Table, requests: pa.Table, limits: Limits
+    ) -> list[dict[str, Any]]:
+        return grade_rows(problem_set(problems), responses, requests, limits)
+
+
+class RayClients:
+    """Load workers by platform and number, made when first needed, and again after a loss."""
+
+    def __init__(self) -> None:
+        self._actors: dict[str, Any] = {}
+
+    async def facts(self, platform: str) -> WorkerFacts:
+        facts: WorkerFacts = await _result(self._actor(f"{platform}-w0").facts.remote(), _START_S)
+        return facts
+
+    async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
+        refs = [self._actor(job.worker).run_cell.remote(job) for job in jobs]
+        try:
+            return list(await asyncio.gather(*(_result(ref, timeout_s) for ref in refs)))
+        except (WorkerLost, asyncio.CancelledError):
+            self._drop(f"{platform}-")
+            raise
+
+    async def close(self) -> None:
+        self._drop("")
+
+    def _actor(self, name: str) -> Any:
+        if name not in self._actors:
+            options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 4}
+            self._actors[name] = ray.remote(LoadWorker).options(**options).remote(name)
+        return self._actors[name]
+
+    def _drop(self, prefix: str) -> None:
+        for name in [name for name in self._actors if name.startswith(prefix)]:
+            ray.kill(self._actors.pop(name))
+
+
+class RayGraders:
+    """One grader for the run."""
+
+    def __init__(self) -> None:
+        self._actor: Any = None
+
+    async def grade(
+        self, problems: str, responses: pa.Table, requests: pa.Table, limits: Limits
+    ) -> list[dict[str, Any]]:
+        if self._actor is None:
+            self._actor = ray.remote(Grader).options(num_cpus=0, max_restarts=0, max_task_retries=0).remote()
+        timeout_s = _START_S + responses.num_rows * (limits.wall_s + 5)
+        try:
+            rows: list[dict[str, Any]] = await _result(
+                self._actor.grade.remote(problems, responses, requests, limits), timeout_s
+            )
+        except WorkerLost:
+            await self.close()
+            raise
+        return rows
+
+    async def close(self) -> None:
+        if self._actor is not None:
+            ray.kill(self._actor)
+            self._actor = None
+
+
+async def _result(ref: Awaitable[Any], timeout_s: float) -> Any:
+    """The result of a call. Raises WorkerLost for a death or a time-out, and the callee's own exception as itself."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await ref
+    except TimeoutError as error:
+        raise WorkerLost(f"no answer within {timeout_s:.0f} s") from error
+    except RayActorError as error:
+        raise WorkerLost(str(error).strip().splitlines()[0]) from error
+    except RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else error from None

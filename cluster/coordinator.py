@@ -1,0 +1,245 @@
+"""Carries out a sweep: server lives, cells and grades of each platform, platforms side by side.
+
+What to do next is decided by `sweep` (pure); how, by the roles. Each cell is committed whole before the next one
+begins, so resuming is starting with some executions already done.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cluster import rows
+from cluster.journal import Journal
+from cluster.roles import Clients, Graders, WorkerLost
+from cluster.servers import LiveServer, PlatformServer, ServerFailed, key_of
+from cluster.sweep import Instruction, PlatformSweep, RecordFailure, RunCell, StartServer, StopServer
+from loadgen.client import CellJob
+from loadgen.clock import unix_ns
+from loadgen.endpoint import open_endpoint
+from loadgen.errors import RunFailed
+from loadgen.grading.sandbox import Limits as ProgramLimits
+from loadgen.plan import Cell, Execution, Life, Plan
+from loadgen.prompts import read_corpus
+from loadgen.schedule import make_shards
+from loadgen.spec import Sweep
+from loadgen.store import CellResult, Run
+
+_FLUSH_WAIT_S = 10.0
+# Beyond the bounds of the cell itself: fitting prompts, decoding, and the way back.
+_CALL_SLACK_S = 300.0
+
+
+class Watcher(Protocol):
+    """Whoever shows progress."""
+
+    def server(self, platform: str, text: str) -> None:
+        """A server starts, is ready, failed, died or stopped."""
+
+    def cell_started(self, execution: Execution) -> None: ...
+
+    def cell_ended(self, execution: Execution, row: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Staff:
+    """The roles of one run."""
+
+    clients: Clients
+    graders: Graders
+    servers: Mapping[str, PlatformServer]
+
+
+class Coordinator:
+    """One run of one sweep."""
+
+    def __init__(
+        self, sweep: Sweep, plan: Plan, run: Run, journal: Journal, staff: Staff, watcher: Watcher
+    ) -> None:
+        self._sweep = sweep
+        self._plan = plan
+        self._run = run
+        self._journal = journal
+        self._staff = staff
+        self._watcher = watcher
+        self._corpora = {w.prompt_source: read_corpus(w.prompt_source) for w in sweep.workloads}
+
+    async def run(self) -> None:
+        """All platforms to their end. On cancellation their servers are stopped quickly, and nothing committed is lost."""
+        done = {key for key, status in rows.statuses(self._run).items() if status == "done"}
+        async with asyncio.TaskGroup() as group:
+            for name, lives in self._plan.lives.items():
+                group.create_task(self._platform(name, PlatformSweep(lives, done)))
+
+    async def _platform(self, name: str, sweep: PlatformSweep) -> None:
+        try:
+            todo = sweep.begin()
+            while todo:
+                instruction, *todo = todo
+                todo += await self._carry_out(instruction, sweep)
+        except BaseException:
+            await self._staff.servers[name].stop(hurried=True)
+            raise
+
+    async def _carry_out(self, instruction: Instruction, sweep: PlatformSweep) -> list[Instruction]:
+        match instruction:
+            case StartServer(life):
+                return await self._start(life, sweep)
+            case StopServer():
+                return await self._stop(sweep)
+            case RecordFailure(life, execution, reason):
+                self._record_failure(life, execution, reason, None)
+                return []
+            case RunCell(life, execution, is_second_attempt):
+                return await self._run_cell(life, execution, sweep, is_second_attempt=is_second_attempt)
+
+    async def _start(self, life: Life, sweep: PlatformSweep) -> list[Instruction]:
+        server = self._staff.servers[life.platform]
+        self._note("server_starting", life.platform, f"{life.config}: starting")
+        try:
+            live = await server.start(life)
+        except ServerFailed as error:
+            self._note("server_failed", life.platform, f"{life.config}: {error}")
+            return sweep.server_failed(str(error))
+        self._journal.add("server_ready", life.config, platform=life.platform, server_id=live.server_id)
+        self._watcher.server(
+            life.platform,
+            f"{life.config}: ready after {live.row['ready_s']:.1f} s (pid {live.row.get('pid')})",
+        )
+        return sweep.server_ready()
+
+    async def _stop(self, sweep: PlatformSweep) -> list[Instruction]:
+        platform = sweep.life.platform
+        await self._staff.servers[platform].stop()
+        self._note("server_stopped", platform, f"{sweep.life.config}: stopped")
+        return sweep.server_stopped()
+
+    async def _run_cell(
+        self, life: Life, execution: Execution, sweep: PlatformSweep, *, is_second_attempt: bool
+    ) -> list[Instruction]:
+        server = self._staff.servers[life.platform]
+        assert server.live is not None
+        self._journal.add(
+            "cell_started", platform=life.platform, server_id=server.live.server_id, cell=execution.key
+        )
+        self._watcher.cell_started(execution)
+        measuring = asyncio.create_task(
+            self._measure(life, execution, server.live, restarted=is_second_attempt)
+        )
+        death = asyncio.create_task(server.died())
+        try:
+            await asyncio.wait({measuring, death}, return_when=asyncio.FIRST_COMPLETED)
+            if death.done():
+                measuring.cancel()
+                await asyncio.gather(measuring, return_exceptions=True)
+                reason = death.result()
+                await server.bury(reason)
+                self._note("server_died", life.platform, reason)
+                return sweep.server_died(reason)
+            self._commit_or_fail(life, execution, measuring, server.live)
+        finally:
+            await _cancel(measuring, death)
+        await self._grade_if_eval(execution)
+        return sweep.cell_ended()
+
+    def _commit_or_fail(
+        self, life: Life, execution: Execution, measuring: "asyncio.Task[CellResult]", live: LiveServer
+    ) -> None:
+        try:
+            result = measuring.result()
+        except (WorkerLost, RunFailed) as error:
+            self._record_failure(life, execution, str(error), live)
+            return
+        self._run.commit_cell(result)
+        self._journal.add(
+            "cell_committed", platform=life.platform, server_id=live.server_id, cell=execution.key
+        )
+        if execution.cell.kind == "load":
+            self._watcher.cell_ended(execution, result.cell)
+
+    async def _measure(
+        self, life: Life, execution: Execution, live: LiveServer, *, restarted: bool
+    ) -> CellResult:
+        started_ns = unix_ns()
+        before = await self._settle(execution, live)
+        jobs = self._jobs(execution, live)
+        runs = await self._staff.clients.run(
+            life.platform, jobs, self._longest_s(execution.cell, live.time_scale)
+        )
+        after = await rows.read_sample(execution, live, "after")
+        facts = rows.Measured(life, execution, live, runs, started_ns, [before, after], restarted)
+        return rows.cell_result(facts)
+
+    async def _settle(self, execution: Execution, live: LiveServer) -> dict[str, Any]:
+        """An idle server with an empty cache, where it can be had; what it says then."""
+        async with open_endpoint(live.endpoint, key_of(live)) as endpoint:
+            await endpoint.flush_cache(_FLUSH_WAIT_S)
+        return await rows.read_sample(execution, live, "before")
+
+    def _jobs(self, execution: Execution, live: LiveServer) -> list[CellJob]:
+        cell = execution.cell
+        shards = make_shards(cell.concurrency, self._sweep.clients.workers_per_platform)
+        return [
+            CellJob(
+                cell=cell,
+                repeat=execution.repeat,
+                run_id=str(self._run.meta["run_id"]),
+                seed=self._sweep.seed,
+                shard=shard,
+                worker=f"{cell.platform}-w{shard.number}",
+                endpoint=live.endpoint,
+                api_key_env=live.api_key_env,
+                model=live.model,
+                server_id=live.server_id,
+                time_scale=live.time_scale,
+                load=self._sweep.load,
+                limits=self._sweep.limits,
+                corpus=() if cell.kind == "eval" else self._corpora[cell.prompt_source],
+            )
+            for shard in shards
+        ]
+
+    def _longest_s(self, cell: Cell, time_scale: float) -> float:
+        if cell.kind == "eval":
+            return self._sweep.limits.request_timeout_s * 20 + _CALL_SLACK_S
+        load = self._sweep.load
+        return (load.warmup_max_s + load.measure_max_s + load.drain_max_s) / time_scale + _CALL_SLACK_S
+
+    async def _grade_if_eval(self, execution: Execution) -> None:
+        if execution.cell.kind != "eval" or rows.statuses(self._run).get(execution.key) != "done":
+            return
+        assert self._sweep.grading is not None
+        limits = ProgramLimits(wall_s=self._sweep.grading.program_timeout_s)
+        responses = self._run.read_cell("responses", execution.key)
+        requests = self._run.read_cell("requests", execution.key)
+        try:
+            grades = await self._staff.graders.grade(execution.cell.workload, responses, requests, limits)
+        except WorkerLost as error:
+            self._journal.add(
+                "warning", f"not graded: {error}", platform=execution.cell.platform, cell=execution.key
+            )
+            return
+        row = rows.graded(self._run, execution.key, grades)
+        self._journal.add(
+            "graded",
+            f"{row['passed']}/{row['problems']} passed",
+            platform=row["platform"],
+            cell=execution.key,
+        )
+        self._watcher.cell_ended(execution, row)
+
+    def _record_failure(self, life: Life, execution: Execution, reason: str, live: LiveServer | None) -> None:
+        row = rows.failed_cell(life, execution, reason, live)
+        self._run.write_cell(row)
+        self._journal.add("cell_failed", reason, platform=life.platform, cell=execution.key)
+        self._watcher.cell_ended(execution, row)
+
+    def _note(self, event: str, platform: str, text: str) -> None:
+        self._journal.add(event, text, platform=platform)
+        self._watcher.server(platform, text)
+
+
+async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

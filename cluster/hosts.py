@@ -1,0 +1,54 @@
+"""Facts of this host, and the versions that made a run."""
+
+import importlib.metadata
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cluster.roles import WorkerFacts
+
+_VERSIONS = ("loadgen", "ray", "aiohttp", "uvloop", "pyarrow", "pydantic", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """Versions and host facts, for `environment.json`."""
+    return {
+        "host": socket.gethostname(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cpu": _cpu_model(),
+        "cpus": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+    }
+
+
+def head_row(session: str, workers: WorkerFacts | None, *, uses_ray: bool) -> dict[str, Any]:
+    """This host's row of `hosts`."""
+    return {
+        "host": socket.gethostname(),
+        "role": "head",
+        "session": session,
+        "cpus": psutil.cpu_count() or 0,
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "ray": importlib.metadata.version("ray") if uses_ray else None,
+        "load_average": os.getloadavg()[0],
+        "worker_niceness": workers.niceness if workers else None,
+        "max_open_files": workers.max_open_files if workers else None,
+    }
+
+
+def _cpu_model() -> str | None:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            return next(
+                (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None
+            )
+    except OSError:
+        return None

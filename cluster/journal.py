@@ -1,0 +1,47 @@
+"""The journal of a run: what happened, written at once, so that a crash leaves everything up to it."""
+
+import os
+import secrets
+from typing import Any
+
+from loadgen.clock import unix_ns
+from loadgen.store import Run
+from loadgen.tables import JOURNAL
+
+
+class Journal:
+    """Appends to the `journal` table of a run. One file for each session (invocation), rewritten whole each time."""
+
+    def __init__(self, run: Run) -> None:
+        self.session = f"{unix_ns() // 1_000_000_000}-{os.getpid()}-{secrets.token_hex(2)}"
+        self._run = run
+        earlier = run.read("journal")["seq"].to_pylist()
+        self._next = max(earlier, default=-1) + 1
+        self._rows: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        event: str,
+        detail: str | None = None,
+        *,
+        platform: str | None = None,
+        server_id: str | None = None,
+        cell: tuple[str, int] | None = None,
+    ) -> None:
+        """One thing that happened; on disk when this returns."""
+        cell_id, repeat = cell or (None, None)
+        self._rows.append(
+            {
+                "seq": self._next,
+                "session": self.session,
+                "unix_ns": unix_ns(),
+                "event": event,
+                "platform": platform,
+                "server_id": server_id,
+                "cell_id": cell_id,
+                "repeat": repeat,
+                "detail": detail,
+            }
+        )
+        self._next += 1
+        self._run.write_rows(JOURNAL, f"session-{self.session}", self._rows)

@@ -1,0 +1,154 @@
+"""One invocation of `loadgen run`: from validated input to a finished, interrupted or failed run folder."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from cluster import hosts, rows
+from cluster.coordinator import Coordinator, Staff
+from cluster.journal import Journal
+from cluster.local import LocalClients, LocalGraders
+from cluster.progress import ConsoleWatcher
+from cluster.roles import Clients, Graders
+from cluster.servers import PlatformServer, preflight
+from loadgen.config import parse_sweep, read_sweep
+from loadgen.plan import Plan, make_plan, plan_document
+from loadgen.prompts import read_corpus
+from loadgen.spec import Sweep
+from loadgen.store import Run
+from loadgen.tables import HOSTS
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run: a sweep and its plan, on a new run folder or a resumed one."""
+
+    sweep: Sweep
+    plan: Plan
+    open_run: Callable[[], Run]
+    is_resumed: bool
+
+
+def new_order(config: Path, out: Path | None, only_platform: str | None) -> Order:
+    """The order of a config file. Raises BadInput; writes nothing."""
+    sweep, text = read_sweep(config)
+    plan = make_plan(sweep, only_platform)
+    _check_corpora(sweep)
+    folder = out or Path("runs") / f"{sweep.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    document = {**plan_document(sweep, plan), "only_platform": only_platform}
+
+    def create() -> Run:
+        return Run.create(folder, config_text=text, plan=document, environment=hosts.environment())
+
+    return Order(sweep, plan, create, is_resumed=False)
+
+
+def resumed_order(folder: Path) -> Order:
+    """The order that a run folder began with. Raises BadInput; writes nothing."""
+    run = Run.open(folder)
+    sweep = parse_sweep(run.config_text, str(folder / "config.yaml"))
+    plan = make_plan(sweep, run.plan.get("only_platform"))
+    _check_corpora(sweep)
+    return Order(sweep, plan, lambda: Run.resume(folder), is_resumed=True)
+
+
+def execute(order: Order, console: Console, *, local: bool, address: str | None) -> tuple[Run, int]:
+    """Runs it. Returns the run folder and an exit code: 0 all done, 1 some cell failed, 130 interrupted.
+
+    Raises BadInput and RunFailed before anything has started.
+    """
+    orphans = asyncio.run(_preflight(order))
+    run = order.open_run()
+    try:
+        journal = Journal(run)
+        for platform, text in orphans:
+            journal.add("orphan_stopped", text, platform=platform)
+            console.print(f"{platform}: {text}", markup=False, highlight=False)
+        rows.mark_lost_servers(run)
+        journal.add("run_resumed" if order.is_resumed else "run_started", order.sweep.name)
+        with _roles(local=local, address=address) as (clients, graders):
+            interrupted = asyncio.run(
+                _conduct(order, run, journal, clients, graders, console, uses_ray=not local)
+            )
+        if interrupted:
+            journal.add("interrupted", "Ctrl-C or SIGTERM")
+            return run, 130
+        failed = [key for key, status in rows.statuses(run).items() if status == "failed"]
+        journal.add("run_ended", f"{len(failed)} executions failed" if failed else None)
+        return run, 1 if failed else 0
+    finally:
+        run.close()
+
+
+async def _preflight(order: Order) -> list[tuple[str, str]]:
+    platforms = [platform for platform in order.sweep.platforms if platform.name in order.plan.lives]
+    found = [(platform.name, await preflight(platform)) for platform in platforms]
+    return [(name, text) for name, text in found if text is not None]
+
+
+async def _conduct(
+    order: Order,
+    run: Run,
+    journal: Journal,
+    clients: Clients,
+    graders: Graders,
+    console: Console,
+    *,
+    uses_ray: bool,
+) -> bool:
+    """Runs the coordinator to its end; True when a signal ended it."""
+    servers = {
+        platform.name: PlatformServer(platform, order.sweep.axes, run)
+        for platform in order.sweep.platforms
+        if platform.name in order.plan.lives
+    }
+    done = sum(1 for status in rows.statuses(run).values() if status == "done")
+    with ConsoleWatcher(order.plan, console, done) as watcher:
+        coordinator = Coordinator(
+            order.sweep, order.plan, run, journal, Staff(clients, graders, servers), watcher
+        )
+        main = asyncio.current_task()
+        assert main is not None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, main.cancel)
+        try:
+            facts = await clients.facts(next(iter(order.plan.lives)))
+            row = hosts.head_row(journal.session, facts, uses_ray=uses_ray)
+            run.write_rows(HOSTS, f"head-{journal.session}", [row])
+            if facts.niceness > 0:
+                journal.add(
+                    "warning", f"load workers run at niceness {facts.niceness}: their stamps may be late"
+                )
+            await coordinator.run()
+        except asyncio.CancelledError:
+            return True
+        finally:
+            await clients.close()
+            await graders.close()
+    return False
+
+
+@contextmanager
+def _roles(*, local: bool, address: str | None) -> Iterator[tuple[Clients, Graders]]:
+    if local:
+        yield LocalClients(), LocalGraders()
+        return
+    from cluster import actors  # noqa: PLC0415 - Ray takes a second to import, and only a run needs it
+
+    actors.start_ray(address)
+    try:
+        yield actors.RayClients(), actors.RayGraders()
+    finally:
+        actors.stop_ray()
+
+
+def _check_corpora(sweep: Sweep) -> None:
+    for workload in sweep.workloads:
+        read_corpus(workload.prompt_source)

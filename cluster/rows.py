@@ -1,0 +1,184 @@
+"""What was measured -> rows of `cells`, `requests` and `server_samples`. The arithmetic itself is `loadgen`'s."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cluster.servers import LiveServer, key_of
+from loadgen.checks import Evidence, find_doubts
+from loadgen.client import CellRun
+from loadgen.clock import unix_ns
+from loadgen.endpoint import open_endpoint
+from loadgen.errors import RunFailed
+from loadgen.metrics import Window, summarize
+from loadgen.plan import Execution, Life
+from loadgen.records import phase_of
+from loadgen.store import CellKey, CellResult, Run
+from loadgen.tables import REQUESTS, SERVER_SAMPLES
+
+_COUNTERS = {
+    "prompt_tokens_total": "sglang:prompt_tokens_total",
+    "output_tokens_total": "sglang:generation_tokens_total",
+    "cached_tokens_total": "sglang:cached_tokens_total",
+    "spec_verify_steps_total": "sglang:spec_verify_calls_total",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One execution as it came back from the workers."""
+
+    life: Life
+    execution: Execution
+    live: LiveServer
+    runs: Sequence[CellRun]
+    started_unix_ns: int
+    samples: Sequence[dict[str, Any]]
+    was_restarted: bool
+
+
+def cell_result(measured: Measured) -> CellResult:
+    """The workers' parts as one cell: window, phases, figures and doubts."""
+    window = _common_window(measured.runs, measured.live.time_scale)
+    requests = _with_phases(pa.concat_tables([run.requests for run in measured.runs]), window)
+    cell = {
+        **_cell_identity(measured.life, measured.execution, measured.live),
+        "status": "done",
+        "started_unix_ns": measured.started_unix_ns,
+        **summarize(requests, window),
+        "loop_lag_p99_ms": max(
+            (run.loop_lag_p99_ms for run in measured.runs if run.loop_lag_p99_ms is not None), default=None
+        ),
+        "worker_cpu": max(run.cpu for run in measured.runs),
+        "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
+    }
+    doubts = find_doubts(
+        Evidence(
+            cell=cell,
+            requests=requests.to_pylist(),
+            max_running_requests=measured.live.max_running_requests,
+            proof=measured.live.proof,
+            is_window_complete=all(run.complete for run in measured.runs),
+            server_lag_ms=cell["server_lag_p99_ms"],
+            server_restarted=measured.was_restarted,
+        )
+    )
+    cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}
+    samples = [{k: v for k, v in sample.items() if k != "server_lag_p99_ms"} for sample in measured.samples]
+    return CellResult(
+        cell=cell,
+        requests=requests,
+        responses=pa.concat_tables([run.responses for run in measured.runs]),
+        samples=SERVER_SAMPLES.from_rows(samples),
+    )
+
+
+def failed_cell(life: Life, execution: Execution, reason: str, live: LiveServer | None) -> dict[str, Any]:
+    """The row of an execution that has no figures."""
+    return {
+        **_cell_identity(life, execution, live),
+        "status": "failed",
+        "failure": reason,
+        "started_unix_ns": unix_ns(),
+        **dict.fromkeys(("sent", "ok", "cut", "errors", "n"), 0),
+        "outcomes": "{}",
+        "checks": [],
+        "check_details": [],
+    }
+
+
+def graded(run: Run, key: CellKey, grades: list[dict[str, Any]]) -> dict[str, Any]:
+    """Writes an evaluation's grades, and its `cells` row with their counts; returns the row."""
+    run.write_grades(key, grades)
+    row: dict[str, Any] = run.read_cell("cells", key).to_pylist()[0]
+    marks = [grade["mark"] for grade in grades]
+    row |= {
+        "passed": marks.count("PASS"),
+        "graded": marks.count("PASS") + marks.count("FAIL"),
+        "truncated": marks.count("TRUNC"),
+        "problems": len(marks),
+    }
+    run.write_cell(row)
+    return row
+
+
+def statuses(run: Run) -> dict[CellKey, str]:
+    """Done or failed, for each committed execution."""
+    cells = run.read("cells").select(["cell_id", "repeat", "status"]).to_pylist()
+    return {(row["cell_id"], row["repeat"]): row["status"] for row in cells}
+
+
+def mark_lost_servers(run: Run) -> None:
+    """Lives that an earlier session left as ready ended with it, without a record of how."""
+    for row in run.read("servers").to_pylist():
+        if row["state"] == "ready" and row["control"] == "process":
+            run.write_server({**row, "state": "lost", "failure": "its head node ended without stopping it"})
+
+
+async def read_sample(execution: Execution, live: LiveServer, moment: str) -> dict[str, Any]:
+    """The server's own counters now, as a row of `server_samples` (and its lag, if it is a simulator)."""
+    metrics: dict[str, float] | None = None
+    info: dict[str, Any] | None = None
+    async with open_endpoint(live.endpoint, key_of(live)) as endpoint:
+        try:
+            metrics = await endpoint.metrics()
+            info = await endpoint.server_info() if live.simulated else None
+        except RunFailed:
+            metrics = None  # a server that is gone has no counters; its death is recorded where it is noticed
+    read = metrics or {}
+    sim = (info or {}).get("loadgen_sim") or {}
+    return {
+        "cell_id": execution.cell.cell_id,
+        "repeat": execution.repeat,
+        "server_id": live.server_id,
+        "moment": moment,
+        "unix_ns": unix_ns(),
+        "running_requests": _whole(read.get("sglang:num_running_reqs")),
+        "queued_requests": _whole(read.get("sglang:num_queue_reqs")),
+        **{column: read.get(name) for column, name in _COUNTERS.items()},
+        "server_lag_p99_ms": sim.get("lag_p99_ms"),
+    }
+
+
+def _cell_identity(life: Life, execution: Execution, live: LiveServer | None) -> dict[str, Any]:
+    cell = execution.cell
+    return {
+        "cell_id": cell.cell_id,
+        "repeat": execution.repeat,
+        "kind": cell.kind,
+        "platform": cell.platform,
+        "config": cell.config,
+        "axes": json.dumps(dict(life.axes)),
+        "workload": cell.workload,
+        "context_tokens": cell.context_tokens,
+        "max_tokens": cell.max_tokens,
+        "temperature": cell.temperature,
+        "concurrency": cell.concurrency,
+        "server_id": live.server_id if live else None,
+        "simulated": live.simulated if live else None,
+        "time_scale": live.time_scale if live else None,
+    }
+
+
+def _common_window(runs: Sequence[CellRun], time_scale: float) -> Window:
+    """The span in which every worker measured; workers of one host share its monotonic clock."""
+    start_ns = max(run.window_start_ns for run in runs)
+    end_ns = min(run.window_end_ns for run in runs)
+    return Window(start_ns, max(start_ns, end_ns), time_scale)
+
+
+def _with_phases(requests: pa.Table, window: Window) -> pa.Table:
+    phases = [
+        str(phase_of(sent_ns, window.start_ns, window.end_ns)) for sent_ns in requests["sent_ns"].to_pylist()
+    ]
+    place = requests.schema.get_field_index("phase")
+    return requests.set_column(place, REQUESTS.schema.field("phase"), pa.array(phases, pa.string())).sort_by(
+        "request_index"
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
