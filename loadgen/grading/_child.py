@@ -26,12 +26,13 @@ _LAST_BREATH_MS = 300
 
 def main() -> None:
     """Guard's life: make the jail, fork, wait, kill what is left, report."""
-    root, package_parent, control_fd = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    sys.path.remove(package_parent)
+    root, package, control_fd = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    for name in [name for name in sys.modules if name.startswith("loadgen")]:
+        del sys.modules[name]  # so that no program imports this package
     job = json.loads(_read_line(0))
     job["limits"]["own_bytes"] = _jail.own_bytes()
     _jail.guard_self()
-    refused = _enter(root, os.path.join(package_parent, "loadgen"), job["limits"]["file_bytes"])  # noqa: PTH118
+    refused = _enter(root, package, job["limits"]["file_bytes"])
     gate_read, gate_write = os.pipe()
     ready_read, ready_write = os.pipe()
     pid = os.fork()

@@ -86,13 +86,15 @@ def decode(tree: Any) -> Any:
         return {decode(key): decode(value) for key, value in content}
     if tag in _COLLECTIONS:
         return _COLLECTIONS[tag](map(decode, content))
-    scalars = {
-        "int": lambda c: int(c, 16),
-        "float": float,
-        "bytes": bytes.fromhex,
-        "complex": lambda c: complex(*c),
-    }
-    return scalars[tag](content)
+    return _decode_scalar(tag, content)
+
+
+def _decode_scalar(tag: str, content: Any) -> Any:
+    if tag == "int":
+        return int(content, 16)
+    if tag == "float":
+        return float(content)
+    return bytes.fromhex(content) if tag == "bytes" else complex(*content)
 
 
 def same(expected: Any, got: Any) -> bool:
