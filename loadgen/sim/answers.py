@@ -4,6 +4,7 @@ Coding prompts are recognised by the function's name; to all others it goes on i
 the package. The same prompt and seed always give the same answer.
 """
 
+import bisect
 import functools
 import importlib.resources
 import itertools
@@ -70,21 +71,21 @@ def answer(prompt: str, seed: int, wish: Wish) -> Answer:
 
 
 def _cut(tokens: list[str], thinking_tokens: int, wish: Wish) -> Answer:
-    ends = list(itertools.accumulate(len(token) for token in tokens))
+    whole = len(tokens) < wish.max_tokens and not wish.ignore_eos
+    tokens = tokens[: wish.max_tokens]
+    ends = list(itertools.accumulate(map(len, tokens)))
     text = "".join(tokens)
     ids = tokenizer.ids_of(tokens)
     stops = [(at, stop) for stop in wish.stop if (at := text.find(stop)) >= 0]
     if stops:
         at, stop = min(stops)
-        count = next(i for i, end in enumerate(ends) if end >= at + len(stop)) + 1
-        if count <= wish.max_tokens:
-            return Answer(text, ends, count, thinking_tokens, at, "stop", stop, ids)
-    if wish.ignore_eos or len(tokens) >= wish.max_tokens:
-        return Answer(text, ends, wish.max_tokens, thinking_tokens, len(text), "length", None, ids)
-    end_of_turn = tokenizer.END_OF_TURN_ID
-    ids.append(end_of_turn)
+        count = bisect.bisect_left(ends, at + len(stop)) + 1
+        return Answer(text, ends, count, thinking_tokens, at, "stop", stop, ids)
+    if not whole:
+        return Answer(text, ends, len(tokens), thinking_tokens, len(text), "length", None, ids)
+    ids.append(tokenizer.END_OF_TURN_ID)
     ends.append(len(text))
-    return Answer(text, ends, len(ids), thinking_tokens, len(text), "stop", end_of_turn, ids)
+    return Answer(text, ends, len(ids), thinking_tokens, len(text), "stop", tokenizer.END_OF_TURN_ID, ids)
 
 
 def _coding(function: str, rng: random.Random) -> tuple[list[str], list[str]]:

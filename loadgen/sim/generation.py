@@ -42,16 +42,16 @@ class Call:
 
     def progressed(self) -> bool:
         """Sends the new tokens. The first ones and a stream's last bytes are for the handler to see."""
-        self.started.set()
-        ended = self.seq.end is not None
+        transport, ended = self._transport, self.seq.end is not None
         if ended:
             self.ended.set()
-        if self._transport is None or self._encoder is None or self._transport.is_closing():
+        if transport is None or self._encoder is None:
+            self.started.set()
             return False
-        if not ended and self._hold(self._transport):
+        if transport.is_closing() or (not ended and self._hold(transport)):
             return False
         encode = self._encoder.last if ended else self._encoder.step
-        return self._write(self._transport, encode(self._sent, self.seq.generated))
+        return self._write(transport, encode(self._sent, self.seq.generated))
 
     def beginning(self) -> bytes:
         """What there is to send when the stream starts."""
@@ -117,7 +117,7 @@ class Generator:
         )
         seq.owner = call
         if not self._engine.submit(seq):
-            return await self._queue_full(request, view, native=encoder is not wire.ChatEncoder)
+            return await self._queue_full(request, view, native=read is requests.generate)
         try:
             if asked.stream:
                 return await self._stream(request, call)

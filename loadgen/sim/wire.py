@@ -130,6 +130,7 @@ class ChatEncoder:
     def __init__(self, answer: Answer, view: View, seq: Sequence) -> None:
         self._answer, self._view, self._seq = answer, view, seq
         self._thinking = answer.thinking_tokens if view.separate_reasoning else 0
+        self._counts: tuple[int, str] | None = None
         self._head = _head(view, "chat.completion.chunk")
         self._reasoning = self._head + '"choices":[{"index":0,"delta":{"reasoning_content":'
         self._content = self._reasoning + 'null,"content":'
@@ -175,14 +176,19 @@ class ChatEncoder:
     def _usage(self, tokens: int) -> str:
         if not self._view.continuous_usage:
             return ""
-        prompt = len(self._seq.prompt_ids)
+        prompt, cached = self._counts or self._count()
         thought = min(tokens, self._thinking)
-        cached = f'{{"cached_tokens":{self._seq.cached_tokens}}}' if self._view.report_cached else "null"
         details = f'{{"reasoning_tokens":{thought}}}' if thought else "null"
         return (
             f',"usage":{{"prompt_tokens":{prompt},"total_tokens":{prompt + tokens},"completion_tokens":{tokens},'
             f'"prompt_tokens_details":{cached},"reasoning_tokens":{thought},"completion_tokens_details":{details}}}'
         )
+
+    def _count(self) -> tuple[int, str]:
+        # Not before the first event: until it is admitted nobody knows what of the prompt is cached.
+        cached = f'{{"cached_tokens":{self._seq.cached_tokens}}}' if self._view.report_cached else "null"
+        self._counts = len(self._seq.prompt_ids), cached
+        return self._counts
 
 
 class CompletionEncoder:
@@ -229,4 +235,6 @@ def _head(view: View, kind: str) -> str:
 
 def _char(answer: Answer, tokens: int) -> int:
     """Characters shown of the first `tokens` tokens."""
-    return min(answer.ends[tokens - 1], answer.visible) if tokens else 0
+    if not tokens:
+        return 0
+    return min(answer.ends[tokens - 1], answer.visible)
