@@ -140,7 +140,8 @@ def evaluate(
     from cluster import single  # noqa: PLC0415 - as above
 
     asked = single.Asked(url, model, api_key_env)
-    for line in asyncio.run(single.evaluate(asked, problems, max_tokens, concurrency)):
+    grades = asyncio.run(single.evaluate(asked, problems, max_tokens, concurrency))
+    for line in grade_lines(grades):
         click.echo(line)
 
 

@@ -41,7 +41,8 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _check_endpoint(url: str) -> str:
+def check_endpoint(url: str) -> str:
+    """A URL of scheme, host and port, without a closing slash. Raises ValueError that says what is wrong."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an endpoint is a URL such as http://127.0.0.1:30000")
@@ -63,7 +64,7 @@ def _as_list(value: Any) -> Any:
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
-Endpoint = Annotated[str, AfterValidator(_check_endpoint)]
+Endpoint = Annotated[str, AfterValidator(check_endpoint)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Streams = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

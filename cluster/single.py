@@ -1,0 +1,172 @@
+"""One look at one server, without a sweep: `loadgen eval` and `loadgen probe`."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.local import LocalClients, LocalGraders
+from loadgen.client import CellJob
+from loadgen.endpoint import open_endpoint
+from loadgen.errors import BadInput, RunFailed
+from loadgen.grading.extract import Answer, extract
+from loadgen.grading.problems import Problem, ProblemSet, problem_set
+from loadgen.grading.sandbox import Limits as ProgramLimits
+from loadgen.plan import Cell
+from loadgen.records import Phase, RequestRecord
+from loadgen.schedule import Shard
+from loadgen.spec import Limits, Load, check_endpoint
+from loadgen.sse import EventParser
+from loadgen.transport import Exchange, TimeLimits, open_transport
+from loadgen.wire import ChatOptions, chat_body, decode
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SHOWN_EVENTS = 6
+_SHOWN_CHARS = 160
+_LONG_NS = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The server to look at. Raises BadInput for a URL that is none."""
+
+    url: str
+    model: str | None
+    api_key_env: str | None
+
+    def __post_init__(self) -> None:
+        try:
+            check_endpoint(self.url)
+        except ValueError as error:
+            raise BadInput(f"{self.url}: {error}") from error
+        if self.api_key_env and not os.environ.get(self.api_key_env):
+            raise BadInput(f"--api-key-env {self.api_key_env}: the variable is not set; export it")
+
+    @property
+    def api_key(self) -> str | None:
+        return os.environ.get(self.api_key_env) if self.api_key_env else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    model: str
+    time_scale: float
+
+
+async def evaluate(asked: Asked, problems: str, max_tokens: int, concurrency: int) -> list[dict[str, Any]]:
+    """Rows of `grades`, one a problem. Raises BadInput for an unknown set, RunFailed for a server that cannot be asked."""
+    asked_set = _problems(problems)
+    server = await _look(asked)
+    cell = Cell("eval", "eval", "server", "as_found", asked_set.name, None, max_tokens, 0.0, concurrency)
+    job = CellJob(
+        cell=cell,
+        repeat=0,
+        run_id="eval",
+        seed=0,
+        shard=Shard(0, 1, concurrency),
+        worker="here",
+        endpoint=asked.url.rstrip("/"),
+        api_key_env=asked.api_key_env,
+        model=server.model,
+        server_id="as_found",
+        time_scale=server.time_scale,
+        load=Load(concurrency=[concurrency]),
+        limits=Limits(),
+        corpus=(),
+    )
+    (run,) = await LocalClients().run("server", [job], _LONG_NS / 1e9)
+    return await LocalGraders().grade(asked_set.name, run.responses, run.requests, ProgramLimits())
+
+
+async def probe(asked: Asked, problem_name: str, max_tokens: int) -> list[str]:
+    """Lines that show one exchange: events as they came, and what would be graded. Raises BadInput, RunFailed."""
+    problem = _problem(_problems("classic"), problem_name)
+    server = await _look(asked)
+    options = ChatOptions(server.model, max_tokens, 0.0)
+    limits = TimeLimits(_LONG_NS, _LONG_NS, _LONG_NS)
+    async with open_transport(asked.url.rstrip("/"), limits, asked.api_key) as transport:
+        exchange = await transport.post(chat_body(options, problem.prompt))
+    record = RequestRecord(
+        index=0, phase=Phase.MEASURE, scheduled_ns=exchange.sent_ns or 0, max_tokens=max_tokens
+    )
+    decode(exchange, record)
+    return [
+        f"model {server.model}, problem {problem.name}",
+        *_event_lines(exchange),
+        *_facts(record, problem),
+    ]
+
+
+async def _look(asked: Asked) -> _Server:
+    async with open_endpoint(asked.url.rstrip("/"), asked.api_key) as endpoint:
+        models = await endpoint.models()
+        info = await endpoint.server_info() or {}
+    if not models and asked.model is None:
+        raise RunFailed(f"{asked.url}: it lists no model; name one with --model")
+    sim = info.get("loadgen_sim") or {}
+    return _Server(asked.model or models[0], float(sim.get("time_scale", 1.0)))
+
+
+def _problems(name: str) -> ProblemSet:
+    try:
+        return problem_set(name)
+    except ValueError as error:
+        raise BadInput(f"--problems {name}: {error}") from error
+
+
+def _problem(problems: ProblemSet, name: str) -> Problem:
+    for problem in problems.problems:
+        if problem.name == name:
+            return problem
+    known = ", ".join(problem.name for problem in problems.problems)
+    raise BadInput(f"--problem {name}: no such problem; use one of: {known}")
+
+
+def _event_lines(exchange: Exchange) -> Iterator[str]:
+    parser = EventParser()
+    events = [(at_ns, data) for at_ns, block in exchange.blocks for data in parser.feed(block)]
+    yield f"HTTP {exchange.status}, {len(events)} events in {len(exchange.blocks)} reads"
+    for number, (at_ns, data) in enumerate(events):
+        if _SHOWN_EVENTS <= number < len(events) - _SHOWN_EVENTS:
+            if number == _SHOWN_EVENTS:
+                yield f"      ... {len(events) - 2 * _SHOWN_EVENTS} more ..."
+            continue
+        after_ms = (at_ns - (exchange.sent_ns or at_ns)) / 1e6
+        yield f"{after_ms:9.1f} ms  {_clean(_essence(data))}"
+
+
+def _essence(data: bytes) -> str:
+    """The parts of an event that differ from one to the next."""
+    try:
+        event = json.loads(data)
+    except ValueError:
+        return data.decode(errors="replace")
+    if not isinstance(event, dict):
+        return str(event)
+    kept = {key: value for key, value in event.items() if key not in ("id", "object", "created", "model")}
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def _facts(record: RequestRecord, problem: Problem) -> Iterator[str]:
+    extraction = extract(Answer(record.reasoning, record.content, record.finish_reason), problem.entry_point)
+    yield ""
+    yield f"outcome        {record.outcome}{f': {_clean(record.error)}' if record.error else ''}"
+    yield f"finish_reason  {record.finish_reason}"
+    yield f"reasoning      {len(record.reasoning)} characters{_start_of(record.reasoning)}"
+    yield f"content        {len(record.content)} characters{_start_of(record.content)}"
+    yield f"usage          prompt {record.prompt_tokens}, output {record.output_tokens}, reasoning {record.reasoning_tokens}, cached {record.cached_tokens}"
+    yield f"token counts   {record.token_source or 'none'}"
+    yield f"extraction     {extraction.kind}, rule {extraction.rule}, flags {', '.join(extraction.flags) or 'none'}"
+    if extraction.program is not None:
+        yield "program:"
+        yield from (f"    {_CONTROL.sub('', line)}" for line in extraction.program.splitlines())
+
+
+def _start_of(text: str) -> str:
+    return f", begins {_clean(text)[:60]!r}" if text else ""
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", text.replace("\n", " "))[:_SHOWN_CHARS]
