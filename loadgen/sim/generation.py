@@ -145,9 +145,7 @@ class Generator:
     async def _queue_full(self, request: web.Request, view: View, *, native: bool) -> web.StreamResponse:
         message = "The request queue is full."
         if not view.stream:
-            return json_response(
-                {"object": "error", "message": message, "type": "503", "code": 503}, status=503
-            )
+            return error(503, message, "503")
         response = web.StreamResponse(headers=stream_headers())
         await response.prepare(request)
         if native:

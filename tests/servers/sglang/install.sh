@@ -58,10 +58,10 @@ else
   mark "$venv/.installed" "$here/requirements.txt" "$here/install.sh"
 fi
 
-if unchanged "$venv/scripted-model/.made" "$here/make_scripted_model.py"; then
+if unchanged "$venv/scripted-model/.made" "$here/make_scripted_model.py" "$here/scenes.py"; then
   echo "install.sh: $venv/scripted-model is up to date"
 else
   echo "install.sh: scripted model in $venv/scripted-model"
   "$venv/bin/python" "$here/make_scripted_model.py" "$venv/scripted-model"
-  mark "$venv/scripted-model/.made" "$here/make_scripted_model.py"
+  mark "$venv/scripted-model/.made" "$here/make_scripted_model.py" "$here/scenes.py"
 fi
