@@ -31,8 +31,8 @@ def main() -> None:
         del sys.modules[name]  # so that no program imports this package
     job = json.loads(_read_line(0))
     job["limits"]["own_bytes"] = _jail.own_bytes()
-    _jail.guard_self()
     refused = _enter(root, package, job["limits"]["file_bytes"])
+    _jail.guard_self()  # not before: it closes /proc/self to a normal user, and the maps are there
     gate_read, gate_write = os.pipe()
     ready_read, ready_write = os.pipe()
     pid = os.fork()
@@ -50,7 +50,7 @@ def _enter(root: str, hidden: str, file_bytes: int) -> str | None:
     try:
         _jail.enter_namespaces(root, hidden, 2 * file_bytes)
     except OSError as error:
-        return str(error)
+        return error.strerror
     return None
 
 

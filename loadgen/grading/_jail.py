@@ -64,12 +64,11 @@ def lock(limits: dict[str, Any], *, in_namespaces: bool) -> str | None:
     os.nice(10)
     _set_limits(limits, in_namespaces=in_namespaces)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    if in_namespaces:
-        _drop_capabilities()
+    _drop_capabilities()
     try:
         _seccomp.install(libc)
     except OSError as error:
-        return str(error)
+        return error.strerror
     return None
 
 

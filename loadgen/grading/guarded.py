@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -57,7 +57,8 @@ class Guarded:
             with theirs:
                 self._process = self._start(directory, theirs.fileno())
             stack.callback(self._end)
-            self._control.sendall(self._nonce.encode())
+            with suppress(BrokenPipeError):  # a guard that ended already has said why in its errors
+                self._control.sendall(self._nonce.encode())
             self._cleanup = stack.pop_all()
         return self
 
