@@ -1,6 +1,6 @@
 """The parts a report is made of, between the values and the renderers: so that all renderings say the same words.
 
-A Span cleans its text when it is made; what stands in a block is one line without control characters.
+What a block is made with is cleaned then; what stands in a block is one line without control characters.
 """
 
 from dataclasses import dataclass
@@ -62,6 +62,9 @@ class Column:
     numeric: bool = False
     brief: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", clean(self.title))
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -71,6 +74,9 @@ class Grid:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Words, ...], ...]
     terminal: Literal["whole", "shortened", "nothing"] = "shortened"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caption", clean(self.caption))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +105,6 @@ class Section:
 class Document:
     title: str
     sections: tuple[Section, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", clean(self.title))

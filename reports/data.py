@@ -29,9 +29,7 @@ def load(run: Run) -> Report:
         doubts=trust.doubts(rows, repeats),
         failed=trust.failed(rows, repeats),
         missing=trust.missing(planned, rows, journal, repeats),
-        warnings=tuple(
-            dict.fromkeys(event["detail"] or "" for event in journal if event["event"] == "warning")
-        ),
+        warnings=_warnings(journal),
         matrices=tables,
         ratios=cells.ratios(tables, [platform.name for platform in platforms]),
         grades=_grade_groups(rows, run.read("grades").to_pylist(), repeats),
@@ -56,19 +54,30 @@ def _run_facts(run: Run, planned: Sequence[Row], rows: Sequence[Row], journal: S
         run_id=plain(run.meta.get("run_id")),
         name=plain(run.plan.get("name")),
         created_unix_ns=run.meta.get("created_unix_ns"),
-        versions=_scalars(run.environment.get("versions")),
-        host=_scalars(run.environment.get("host")),
+        versions=_scalars(run.environment.get("versions", {})),
+        host=_scalars(run.environment),
         planned=len(planned_keys | committed),
         committed=len(committed),
         ending=endings[-1] if endings else None,
     )
 
 
-def _scalars(section: Any) -> dict[str, str]:
+def _scalars(section: Mapping[str, Any]) -> dict[str, str]:
     """The plain values of a section of environment.json."""
-    if not isinstance(section, dict):
-        return {}
-    return {name: plain(value) for name, value in section.items() if not isinstance(value, dict | list)}
+    values = {name: value for name, value in section.items() if not isinstance(value, dict | list)}
+    if isinstance(size := values.pop("memory_bytes", None), int):
+        values["memory"] = f"{size / 2**30:.1f} GiB"
+    return {name: plain(value) for name, value in values.items()}
+
+
+def _warnings(journal: Sequence[Row]) -> tuple[str, ...]:
+    """The journal's warnings, each once, with the cell or platform that it is about."""
+    said = (
+        (event["cell_id"] or event["platform"], event["detail"] or trust.NO_REASON)
+        for event in journal
+        if event["event"] == "warning"
+    )
+    return tuple(dict.fromkeys(f"{about}: {text}" if about else text for about, text in said))
 
 
 def _platforms(

@@ -51,7 +51,7 @@ def _what_was_run(report: Report) -> tuple[Block, ...]:
     ]
     models = dict.fromkeys(model for platform in report.platforms for model in platform.models)
     facts.append(words(Span("model", "strong"), f": {', '.join(models) or UNKNOWN}"))
-    for title, values in (("versions", run.versions), ("host", run.host)):
+    for title, values in (("versions", run.versions), ("measured from", run.host)):
         if values:
             listed = ", ".join(f"{name} {value}" for name, value in values.items())
             facts.append(words(Span(title, "strong"), f": {listed}"))

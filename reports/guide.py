@@ -9,6 +9,7 @@ CHECKS = {
     "simulated_server_late": "The simulated server could not keep its own clock: the numbers show this machine's limit.",
     "errors": "Requests failed: the latency figures describe only those that did not.",
     "tokens_unknown": "The server did not count all tokens: rates are unknown or rest on a part of the requests.",
+    "tokens_spread": "The server gives no running token count: totals are right, when each token came is estimated.",
     "below_target_concurrency": "Fewer streams were in flight than the cell says.",
     "prompt_length_off": "By the server's count, the prompts were not as long as the cell says.",
     "output_length_off": "The answers were not as long as asked for: rates are not comparable with other cells.",

@@ -39,8 +39,8 @@ def to_markdown(report: Report) -> str:
 
 def escape(text: str) -> str:
     """A line of text that Markdown shows as it is, in a paragraph and in a table alike."""
-    text = "".join(_ENTITIES.get(character, character) for character in text.strip())
-    text = _SPECIAL.sub(r"\\\g<0>", text)
+    text = _SPECIAL.sub(r"\\\g<0>", text.strip())
+    text = "".join(_ENTITIES.get(character, character) for character in text)
     return _LINKS.sub(_entity, text)
 
 

@@ -81,7 +81,7 @@ def plot_groups(matrices: Sequence[Matrix]) -> tuple[PlotGroup, ...]:
         if plots:
             shown = {(table.platform, table.config) for table in tables}
             keys = tuple(line for line in series if (line.platform, line.config) in shown)
-            groups.append(PlotGroup(workload, keys, plots))
+            groups.append(PlotGroup(clean(workload), keys, plots))
     return tuple(groups)
 
 

@@ -1,11 +1,15 @@
 """A small builder of run folders for the report tests: plans and rows with defaults, written through the store."""
 
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from loadgen import tables
 from loadgen.store import CellResult, Run
+from reports.data import load
+from reports.model import Report
 
 PLATFORMS = {
     "pcie": {
@@ -147,7 +151,13 @@ def build_run(
         "platforms": PLATFORMS if platforms is None else platforms,
         "cells": list(planned),
     }
-    environment = {"versions": {"loadgen": "0.1.0", "python": "3.11.9"}, "host": {"cpus": 2}}
+    environment = {
+        "host": "head-1",
+        "python": "3.11.9",
+        "cpus": 2,
+        "memory_bytes": 8 * 2**30,
+        "versions": {"loadgen": "0.1.0", "ray": "2.60.0"},
+    }
     run = Run.create(path, config_text="{}\n", plan=plan, environment=environment)
     for row in cells:
         run.commit_cell(
@@ -232,3 +242,72 @@ def full_run(path: Path, *, simulated: bool = True) -> Run:
         grades=grades,
         journal=[journal_row(1, "run_started"), journal_row(2, "run_ended")],
     )
+
+
+HOSTILE = (
+    "[red]x[/red] <script>alert(1)</script> \x1b]8;;http://evil.example/\x07y\x1b[31m a|b `c` $x$ "
+    "![i](http://evil.example/p.png) www.evil.example \u202e _u_ **v** ~~w~~\n# h\r- i"
+)
+# The same without a slash: ids are file names.
+HOSTILE_NAME = "[red]<b>\x1b]8;;x\x07|`$y$ \u202e![z](q)_"
+
+
+def hostile_run(path: Path) -> Run:
+    """Every text that a server, a model or a config can set is hostile."""
+    names = {"config": HOSTILE_NAME, "workload": HOSTILE_NAME, "axes": {HOSTILE: HOSTILE}}
+    load = load_entry(HOSTILE_NAME, 1000, 1, **names) | {"cell_id": f"{HOSTILE_NAME}.load"}
+    lost = load | {"cell_id": f"{HOSTILE_NAME}.lost", "concurrency": 2}
+    gone = load | {"cell_id": f"{HOSTILE_NAME}.gone", "concurrency": 4}
+    other = load | {"cell_id": f"{HOSTILE_NAME}.other", "platform": f"{HOSTILE_NAME}2"}
+    graded = eval_entry(HOSTILE_NAME, **names) | {"cell_id": f"{HOSTILE_NAME}.eval"}
+    axes = {"axes": '{"a": "' + HOSTILE_NAME.replace("\x1b", "\\u001b").replace("\x07", "\\u0007") + '"}'}
+    life = server_row(
+        "s-0",
+        platform=HOSTILE_NAME,
+        config=HOSTILE_NAME,
+        axes=HOSTILE,
+        proof=HOSTILE,
+        model=HOSTILE,
+        version=HOSTILE,
+        state="failed",
+        failure=HOSTILE,
+        log_tail=f"{HOSTILE}\n```\n</pre>{HOSTILE}",
+    )
+    facts = {"gpu_kind": HOSTILE, "gpu_count": 8, "interconnect": HOSTILE}
+    return build_run(
+        path,
+        [load, lost, gone, other, graded],
+        cells=[
+            cell_row(load, checks=[HOSTILE, "errors"], check_details=[HOSTILE, HOSTILE]) | axes,
+            cell_row(lost, status="failed", failure=HOSTILE) | axes,
+            cell_row(other) | axes,
+            cell_row(graded) | axes,
+        ],
+        servers=[life],
+        grades=[
+            grade_row(graded, 0, HOSTILE, "FAIL", message=HOSTILE, verdict="compile_error"),
+            grade_row(graded, 1, HOSTILE, "FAIL", message=HOSTILE, verdict="compile_error"),
+        ],
+        journal=[
+            journal_row(1, "cell_skipped", cell_id=gone["cell_id"], repeat=0, detail=HOSTILE),
+            journal_row(2, "warning", detail=HOSTILE),
+        ],
+        platforms={HOSTILE_NAME: facts, f"{HOSTILE_NAME}2": facts},
+        name=HOSTILE,
+    )
+
+
+@cache
+def full_report(*, simulated: bool = True) -> Report:
+    return _report(lambda path: full_run(path, simulated=simulated))
+
+
+@cache
+def hostile_report() -> Report:
+    return _report(hostile_run)
+
+
+def _report(build: Callable[[Path], Run]) -> Report:
+    """A report is a plain value: it outlives its folder, and tests can share it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return load(build(Path(folder) / "r"))
