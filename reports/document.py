@@ -110,9 +110,9 @@ def _platform_grid(platforms: Sequence[PlatformFacts]) -> Grid:
 def _cannot_be_trusted(report: Report) -> tuple[Block, ...]:
     blocks: list[Block] = [_suspicion(sentence) for sentence in report.suspicions]
     if report.failed:
-        blocks.append(_reason_grid("Failed", "They have no numbers.", report.failed))
+        blocks.append(_reason_grid("Failed", "without numbers", report.failed))
     if report.missing:
-        blocks.append(_reason_grid("Missing", "They were planned and are not in this run.", report.missing))
+        blocks.append(_reason_grid("Missing", "planned and not in this run", report.missing))
     for doubt in report.doubts:
         blocks += _doubt_blocks(doubt)
     if report.warnings:
@@ -139,7 +139,7 @@ def _suspicion(sentence: str) -> Banner:
 
 def _reason_grid(title: str, caption: str, reasons: Sequence[Reason]) -> Grid:
     return Grid(
-        f"{title}: {counted(sum(reason.executions for reason in reasons), 'execution')}. {caption}",
+        f"{title}: {counted(sum(reason.executions for reason in reasons), 'execution')} {caption}",
         (Column("why"), Column("executions", numeric=True), Column("cells")),
         tuple((words(reason.text), words(str(reason.executions)), _cells(reason)) for reason in reasons),
     )

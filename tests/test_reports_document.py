@@ -114,7 +114,7 @@ def test_an_empty_run_is_not_called_trustworthy(tmp_path: Path) -> None:
 def test_gaps_alone_do_not_taint_what_was_measured(tmp_path: Path) -> None:
     planned = [load_entry("pcie", 1000, n) for n in (1, 2)]
     assert told(build_run(tmp_path / "r", planned, cells=[cell_row(planned[0])]), "trust") == [
-        "Missing: 1 execution. They were planned and are not in this run.",
+        "Missing: 1 execution planned and not in this run",
         "not run",
         "1",
         "pcie.base.chat.c1000.n2",
