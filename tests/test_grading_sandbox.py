@@ -262,6 +262,14 @@ def test_forged_frames_are_a_protocol_error(program):
     assert result.verdict is Verdict.PROTOCOL_ERROR, result
 
 
+def test_a_frame_after_the_last_call_is_a_protocol_error():
+    program = (
+        FORGER + "import time\ndef f(x):\n    say(b'{\"value\":3}\\n')\n    time.sleep(0.5)\n    return 3"
+    )
+    result = run_program(program, "f", [Call(("a",), 3)], QUICK)
+    assert (result.verdict, result.message) == (Verdict.PROTOCOL_ERROR, "more frames than calls")
+
+
 def test_a_program_cannot_speak_for_the_guard():
     said = '{"nonce":"","started":"forged","ended":0}'
     program = FORGER + f"def f(x):\n    for n in range(64):\n        try: os.write(n, b'{said}\\n')\n"

@@ -46,6 +46,7 @@ class Guarded:
         self._nonce = secrets.token_hex(16)
         self._cleanup = ExitStack()
         self._received = bytearray()
+        self._said = bytearray()
         self._deadline_ns = monotonic_ns() + int((wall_s + _GRACE_S) * 1e9)
 
     def __enter__(self) -> Self:
@@ -121,20 +122,19 @@ class Guarded:
         return reports
 
     def reports(self) -> list[dict[str, Any]]:
-        """All that the guard says until it ends. Words without the nonce are not its own and are dropped."""
-        said = bytearray()
+        """All that the guard said until it ended, however often it is asked for. Words without the nonce are dropped."""
         try:
-            while len(said) < _MAX_REPORT_BYTES:
+            while len(self._said) < _MAX_REPORT_BYTES:
                 self._wait(self._control, select.POLLIN)
                 part = self._control.recv(4096)
                 if not part:
                     break
-                said += part
+                self._said += part
         except SilentError:
             self._process.kill()
         except ConnectionResetError:
             pass  # the guard ended before it had read all: what it said before counts
-        lines = [parsed(line) for line in bytes(said).split(b"\n") if line]
+        lines = [parsed(line) for line in bytes(self._said).split(b"\n") if line]
         return [line for line in lines if isinstance(line, dict) and line.get("nonce") == self._nonce]
 
     def stop(self) -> None:
