@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from chat_events import CODING, PROSE, RUNNING_USAGE, USAGE, finish, kind, order, salted, text, usage
 from live_server import DONE, LiveServer, Stream, eventually, opened
-from test_conformance import CODING, PROSE, USAGE, finish, kind, order, salted, text, usage
 
 LONG = {"max_tokens": 3500, "ignore_eos": True, "stream_options": USAGE}
 SPEC_KEYS = {
@@ -207,14 +207,23 @@ def test_speculation_reports_each_request(ngram: LiveServer) -> None:
 
 def test_chunks_hold_several_tokens_with_speculation(ngram: LiveServer) -> None:
     options = {"max_tokens": 60, "ignore_eos": True, "chat_template_kwargs": {"thinking": False}}
-    running = {"include_usage": True, "continuous_usage_stats": True}
     ngram.events(PROSE, **options)  # the second time, NGRAM knows the text
-    events = ngram.events(PROSE, **options, return_spec_tokens_details=True, stream_options=running)
+    events = ngram.events(PROSE, **options, return_spec_tokens_details=True, stream_options=RUNNING_USAGE)
     counts = [e["usage"]["completion_tokens"] for e in events if kind(e) == "answer"]
     steps = next(e for e in events if kind(e) == "sglext")["sglext"]["spec_tokens_details"]["spec_verify_ct"]
     assert counts[-1] == usage(events)["completion_tokens"] == 60
     assert any(after - before > 1 for before, after in itertools.pairwise(counts))
     assert len(counts) <= steps + 1 < 60  # one chunk for the prefill's token, then at most one for each step
+
+
+def test_a_step_across_the_end_of_the_thought_gives_two_chunks_with_one_count(ngram: LiveServer) -> None:
+    for _ in range(2):  # the second time, NGRAM knows the text and such a step is likely
+        events = ngram.events(CODING, max_tokens=2000, stream_options=RUNNING_USAGE)
+        chunks = [
+            (kind(e), e["usage"]["completion_tokens"]) for e in events if kind(e) in ("reasoning", "answer")
+        ]
+        for (kind_before, before), (kind_after, after) in itertools.pairwise(chunks):
+            assert before < after or (kind_before, kind_after, before) == ("reasoning", "answer", after)
 
 
 def test_speculation_does_not_change_the_text(ngram: LiveServer) -> None:
