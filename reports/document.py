@@ -18,7 +18,7 @@ from reports.blocks import (
     words,
 )
 from reports.guide import CHECKS, READING
-from reports.model import Doubt, PlatformFacts, Reason, Report, RunFacts
+from reports.model import Doubt, GradeGroup, PlatformFacts, Reason, Report, RunFacts
 from reports.text import UNKNOWN, counted, moment, plain
 
 NOTHING_MEASURED = "nothing has been measured yet"
@@ -110,11 +110,15 @@ def _platform_grid(platforms: Sequence[PlatformFacts]) -> Grid:
 def _cannot_be_trusted(report: Report) -> tuple[Block, ...]:
     blocks: list[Block] = [_suspicion(sentence) for sentence in report.suspicions]
     if report.failed:
-        blocks.append(_reason_grid("Failed", "without numbers", report.failed))
+        blocks.append(_reason_grid("Failed", "without numbers", report.failed, report.run.committed))
     if report.missing:
-        blocks.append(_reason_grid("Missing", "planned and not in this run", report.missing))
+        blocks.append(
+            _reason_grid("Missing", "planned and not in this run", report.missing, report.run.planned)
+        )
     for doubt in report.doubts:
-        blocks += _doubt_blocks(doubt)
+        blocks += _doubt_blocks(doubt, report.run.committed)
+    if unjudged := tuple(filter(None, map(_unjudged, report.grades))):
+        blocks += [Heading(words("Answers that were not judged")), Bullets(unjudged)]
     if report.warnings:
         blocks += [Heading(words("Warnings of the run")), Bullets(tuple(map(words, report.warnings)))]
     if report.run.committed == 0:
@@ -137,27 +141,44 @@ def _suspicion(sentence: str) -> Banner:
     )
 
 
-def _reason_grid(title: str, caption: str, reasons: Sequence[Reason]) -> Grid:
+def _unjudged(group: GradeGroup) -> Words:
+    """Empty when every answer of the evaluation was judged, or the evaluation failed as a whole."""
+    if group.failure is not None:
+        return ()
+    cell = Span(group.cell.cell_id, "code")
+    if not group.lines:
+        return words(cell, f"{group.cell.which}: not graded")
+    if count := group.count("UNGRADED"):
+        return words(
+            cell, f"{group.cell.which}: {count} of {group.problems} answers; the harness could not tell"
+        )
+    return ()
+
+
+def _reason_grid(title: str, caption: str, reasons: Sequence[Reason], of: int) -> Grid:
     return Grid(
         f"{title}: {counted(sum(reason.executions for reason in reasons), 'execution')} {caption}",
         (Column("why"), Column("executions", numeric=True), Column("cells")),
-        tuple((words(reason.text), words(str(reason.executions)), _cells(reason)) for reason in reasons),
+        tuple((words(reason.text), words(str(reason.executions)), _cells(reason, of)) for reason in reasons),
     )
 
 
-def _doubt_blocks(doubt: Doubt) -> tuple[Block, ...]:
+def _doubt_blocks(doubt: Doubt, of: int) -> tuple[Block, ...]:
+    executions = counted(sum(reason.executions for reason in doubt.reasons), "execution")
     return (
-        Heading(words(Span(doubt.check, "code"))),
+        Heading(words(Span(doubt.check, "code"), f": {executions}")),
         Grid(
             CHECKS.get(doubt.check, "A check that this version of the report has no words for."),
             (Column("what was seen"), Column("cells")),
-            tuple((words(reason.text or UNKNOWN), _cells(reason)) for reason in doubt.reasons),
+            tuple((words(reason.text or UNKNOWN), _cells(reason, of)) for reason in doubt.reasons),
         ),
     )
 
 
-def _cells(reason: Reason) -> Words:
-    """`id (repeats)`, with commas between."""
+def _cells(reason: Reason, of: int) -> Words:
+    """`id (repeats)`, with commas between; a reason that holds for all `of` executions names none."""
+    if reason.executions == of > 1:
+        return words(f"all {of}")
     spans: list[str | Span] = []
     for cell in reason.cells:
         spans += [", ", Span(cell.cell_id, "code"), cell.which]

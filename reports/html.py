@@ -7,6 +7,7 @@ from reports.document import document
 from reports.model import Report
 from reports.plots import plot_groups
 
+_FOLDED_FROM = 10  # a longer list is folded, so that the numbers stay near the doubts
 _MARKER_SHAPES = {
     "o": '<circle cx="20" cy="6" r="3.5"/>',
     "s": '<rect x="16.5" y="2.5" width="7" height="7"/>',
@@ -30,6 +31,7 @@ def to_html(report: Report) -> str:
     page = environment.get_template("report.html").render(
         document=document(report),
         groups=plot_groups(report.matrices),
+        folded_from=_FOLDED_FROM,
         kind=lambda block: type(block).__name__,
         drawing=lambda plot: Markup(plot.svg),  # noqa: S704 - its only text is our own labels
         marker=lambda series: Markup(_MARKER_SHAPES[series.marker]),  # noqa: S704 - constants of this module

@@ -33,7 +33,7 @@ _STYLES: dict[Style, str] = {
     "good": "green",
     "faint": "dim",
 }
-_ROWS = 10
+_ROWS = 6
 _CELL_CHARACTERS = 200
 
 

@@ -126,11 +126,11 @@ def test_doubts_have_their_meaning_and_unknown_ones_are_shown(tmp_path: Path) ->
     entry = load_entry("pcie", 1000, 1)
     row = cell_row(entry, checks=["queue_measured", "new_check"], check_details=["limit 9", ""])
     assert told(build_run(tmp_path / "r", [entry], cells=[row]), "trust") == [
-        "queue_measured",
+        "queue_measured: 1 execution",
         "The server runs fewer requests at once than were in flight: its queue was measured.",
         "limit 9",
         "pcie.base.chat.c1000.n1",
-        "new_check",
+        "new_check: 1 execution",
         "A check that this version of the report has no words for.",
         "?",
         "pcie.base.chat.c1000.n1",
@@ -148,3 +148,23 @@ def test_warnings_and_suspicions_stand_among_the_doubts(tmp_path: Path) -> None:
         "server answers at 171 tok/s. Run loadgen probe to see how an answer is taken apart."
     )
     assert trust[1:3] == ["Warnings of the run", "workers run at niceness 5"]
+
+
+def test_answers_that_the_harness_could_not_judge_stand_among_the_doubts(tmp_path: Path) -> None:
+    judged, unjudged, ungraded = (eval_entry(platform) for platform in ("pcie", "nvlink", "tpu"))
+    grades = [grade_row(judged, at, "gcd", "PASS") for at in range(2)]
+    grades += [grade_row(unjudged, 0, "gcd", "PASS"), grade_row(unjudged, 1, "fib", "UNGRADED")]
+    entries = [judged, unjudged, ungraded]
+    run = build_run(tmp_path / "r", entries, cells=map(cell_row, entries), grades=grades)
+    assert told(run, "trust")[:3] == [
+        "Answers that were not judged",
+        "nvlink.base.eval: 1 of 2 answers; the harness could not tell",
+        "tpu.base.eval: not graded",
+    ]
+
+
+def test_a_doubt_about_every_execution_names_none(tmp_path: Path) -> None:
+    planned = [load_entry("pcie", 1000, n) for n in (1, 2)]
+    cells = [cell_row(entry, checks=["errors"], check_details=["why"]) for entry in planned]
+    trust = told(build_run(tmp_path / "r", planned, cells=cells), "trust")
+    assert (trust[0], trust[2:4]) == ("errors: 2 executions", ["why", "all 2"])

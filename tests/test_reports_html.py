@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image, ImageStat
-from report_fixtures import HOSTILE, build_run, full_report, hostile_report, load_entry
+from report_fixtures import HOSTILE, build_run, cell_row, full_report, hostile_report, load_entry
 
 from reports.blocks import Banner, Bullets, Grid, Heading, Lines, Paragraph, Words, plain_text
 from reports.data import load
@@ -117,6 +117,18 @@ def test_a_run_without_numbers_has_no_plots(tmp_path: Path) -> None:
     html = to_html(load(build_run(tmp_path / "r", [load_entry("pcie", 1000, 1)])))
     assert "figure" not in Page(html).tags
     assert "nothing has been measured yet" in html
+
+
+@pytest.mark.parametrize(("cells", "folded"), [(10, False), (11, True)])
+def test_a_long_list_of_doubts_is_folded_but_there(tmp_path: Path, cells: int, folded: bool) -> None:
+    planned = [load_entry("pcie", 1000, n) for n in range(1, cells + 1)]
+    rows = [
+        cell_row(entry, checks=["errors"], check_details=[f"{entry['concurrency']} of 90 failed"])
+        for entry in planned
+    ]
+    page = Page(to_html(load(build_run(tmp_path / "r", planned, cells=rows))))
+    assert ("details" in page.tags) == folded
+    assert f"{cells} of 90 failed" in page.text
 
 
 def screenshot(page: Path, picture: Path, profile: Path, *more: str) -> Image.Image:

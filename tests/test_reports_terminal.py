@@ -38,9 +38,9 @@ def test_long_lists_are_shortened_and_say_so(tmp_path: Path) -> None:
         for entry in planned
     ]
     text = COLOURS.sub("", printed(load(build_run(tmp_path / "r", planned, cells=cells))))
-    assert "10 of 90 failed" in text
-    assert "11 of 90 failed" not in text
-    assert "... and 30 more rows in report.md" in text
+    assert "6 of 90 failed" in text
+    assert "7 of 90 failed" not in text
+    assert "... and 34 more rows in report.md" in text
 
 
 def test_hostile_text_is_printed_and_does_nothing() -> None:
