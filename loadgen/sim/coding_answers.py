@@ -138,8 +138,6 @@ For numbers nobody will see the difference, but it costs nothing.
 Edge cases: either list empty gives the other one, as a copy. Both empty gives []. Duplicates are kept: [1, 1] and \
 [1] give [1, 1, 1]. Negative numbers need no care. The inputs must not be changed, so no pop(0), which would be \
 quadratic as well.
-
-Let me trace [1, 3, 5] and [2, 4, 6]: 1 2 3 4 5, then the tail of b, 6. Good.
 """,
     answer="""The standard two-index merge does it in a single pass:
 

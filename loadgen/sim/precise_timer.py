@@ -46,7 +46,7 @@ class PreciseTimer:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        if self._libc is not None:
+        if self._fd >= 0:
             self._arm(0.0)
 
     def close(self) -> None:

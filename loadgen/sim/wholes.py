@@ -8,6 +8,8 @@ from loadgen.sim.answers import Answer
 from loadgen.sim.scheduler import Sequence
 from loadgen.sim.wire import View
 
+_STREAM_ONLY = ("spec_cap_length", "spec_block_accept_length", "spec_cap_lens_histogram")  # not in meta_info
+
 
 def chat_json(answer: Answer, view: View, seq: Sequence) -> dict[str, Any]:
     """A chat completion."""
@@ -74,9 +76,15 @@ class Native:
         at_end: dict[str, Any] = {
             "weight_versions": [{"version": "default", "start": 0, "end": seq.generated}],
             "e2e_latency": ended_s - seq.arrival_s,
-            **wire.spec_details(seq, view.proposed_per_step),
+            **{
+                k: v
+                for k, v in wire.spec_details(seq, view.proposed_per_step).items()
+                if k not in _STREAM_ONLY
+            },
             "request_received_ts": self._unix_s(seq.arrival_s),
+            "api_server_dispatch_finish_ts": self._unix_s(seq.arrival_s),
             "request_finished_ts": self._unix_s(ended_s),
+            "response_sent_to_client_ts": self._unix_s(ended_s),
         }
         if first_s is not None:
             at_end["first_token_latency"] = first_s - seq.arrival_s
