@@ -30,11 +30,6 @@ class EventParser:
             self._partial.append(rest)
         return events
 
-    @property
-    def has_unfinished_event(self) -> bool:
-        """Whether bytes came that no blank line has ended."""
-        return bool(self._data or self._partial)
-
     def _take_line(self, line: bytes, events: list[bytes]) -> None:
         if not line:
             if self._data:
@@ -43,6 +38,8 @@ class EventParser:
         elif line.startswith(b"data:"):
             value = line[5:]
             self._data.append(value.removeprefix(b" "))
+        elif line == b"data":
+            self._data.append(b"")
 
 
 def _split_lines(block: bytes) -> list[bytes]:
