@@ -4,7 +4,6 @@ Paths and shapes: SGLang 0.5.x; llama.cpp and vLLM answer the subset that they h
 know comes back as None, never as a guess.
 """
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from loadgen.errors import RunFailed
-from loadgen.wire import error_message
+from loadgen.wire import error_message, read_json
 
 _REQUEST_S = 30.0
 
@@ -27,16 +26,18 @@ class Endpoint:
     async def models(self) -> list[str]:
         """Ids of /v1/models. Raises RunFailed when the server cannot be reached or refuses."""
         status, body = await self._call("GET", "/v1/models")
-        value = _json(body)
+        value = read_json(body)
         if status != 200 or not isinstance(value, dict):
             raise RunFailed(f"{self.url}/v1/models answered {status}: {error_message(body)}")
-        return [str(item["id"]) for item in value.get("data", []) if isinstance(item, dict) and "id" in item]
+        listed = value.get("data")
+        items = listed if isinstance(listed, list) else []
+        return [str(item["id"]) for item in items if isinstance(item, dict) and "id" in item]
 
     async def server_info(self) -> dict[str, Any] | None:
         """SGLang's report of its settings; None on a server that gives none."""
         for path in ("/server_info", "/get_server_info"):
             status, body = await self._call("GET", path)
-            value = _json(body)
+            value = read_json(body)
             if status == 200 and isinstance(value, dict):
                 return value
         return None
@@ -49,7 +50,7 @@ class Endpoint:
         status, body = await self._call(
             "POST", "/tokenize", {"model": model, "prompt": text, "content": text}
         )
-        value = _json(body)
+        value = read_json(body)
         tokens = value.get("tokens") if status == 200 and isinstance(value, dict) else None
         return len(tokens) if isinstance(tokens, list) else None
 
@@ -62,7 +63,7 @@ class Endpoint:
             "temperature": 0,
         }
         status, body = await self._call("POST", "/v1/chat/completions", request, timeout_s)
-        value = _json(body)
+        value = read_json(body)
         if status != 200 or not isinstance(value, dict) or not value.get("choices"):
             raise RunFailed(f"{self.url}: a plain completion failed ({status}): {error_message(body)}")
         return value
@@ -82,7 +83,7 @@ class Endpoint:
     async def slots(self) -> int | None:
         """How many requests llama.cpp runs at once (/props); None on any other server."""
         status, body = await self._call("GET", "/props")
-        value = _json(body)
+        value = read_json(body)
         slots = value.get("total_slots") if status == 200 and isinstance(value, dict) else None
         return slots if isinstance(slots, int) else None
 
@@ -117,19 +118,12 @@ def parse_metrics(text: str) -> dict[str, float]:
     """Samples of a Prometheus text page, summed over their labels. Lines that are no sample are skipped."""
     sums: dict[str, float] = {}
     for line in text.splitlines():
-        if line.startswith("#") or " " not in line:
+        if line.startswith("#") or not line.strip():
             continue
-        left, _, value = line.rpartition(" ")
-        name = left.partition("{")[0].strip()
+        labelled, brace, rest = line.rpartition("}")  # the value, and perhaps a time, stand behind the labels
+        name, *values = [labelled.partition("{")[0], *rest.split()] if brace else line.split()
         try:
-            sums[name] = sums.get(name, 0.0) + float(value)
-        except ValueError:
+            sums[name] = sums.get(name, 0.0) + float(values[0])
+        except (ValueError, IndexError):
             continue
     return sums
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None

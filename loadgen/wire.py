@@ -14,6 +14,7 @@ from loadgen.sse import EventParser
 from loadgen.transport import Exchange
 
 _MAX_ERROR_CHARS = 300
+_MAX_COUNT = 2**31 - 1  # the tables' integers; more tokens than that are no count
 _REASONING_FIELDS = ("reasoning_content", "reasoning")  # SGLang's name first; vLLM's
 
 
@@ -60,9 +61,8 @@ def decode(exchange: Exchange, record: RequestRecord) -> None:
             stream.take(data, at_ns)
     stream.finish()
     record.outcome = _outcome(exchange, stream)
-    record.error = (stream.error or exchange.error or _http_problem(exchange) or "")[
-        :_MAX_ERROR_CHARS
-    ] or None
+    problem = stream.error or _http_problem(exchange) or exchange.error or ""
+    record.error = _whole_text(problem)[:_MAX_ERROR_CHARS] or None
 
 
 def _events(exchange: Exchange) -> list[tuple[int, bytes]]:
@@ -76,28 +76,27 @@ class _Stream:
     def __init__(self, record: RequestRecord) -> None:
         self.record = record
         self.error: str | None = None
-        self.error_code: int | None = None
+        self.error_code = ""
         self.is_malformed = False
         self.is_aborted = False
+        self.has_error = False
+        self.has_events = False
         self._counts: list[int | None] = []
         self._texts: dict[ChunkKind, list[str]] = {ChunkKind.REASONING: [], ChunkKind.ANSWER: []}
         self._has_usage = False
 
     def take(self, data: bytes, at_ns: int) -> None:
+        self.has_events = True
         if data == b"[DONE]":
             return
-        try:
-            event = json.loads(data)
-        except ValueError:
-            self.is_malformed, self.error = True, f"not JSON: {data[:100]!r}"
-            return
+        event = read_json(data)
         if not isinstance(event, dict):
-            self.is_malformed, self.error = True, f"not an object: {data[:100]!r}"
+            self.is_malformed, self.error = True, self.error or f"not a JSON object: {data[:100]!r}"
             return
         record = self.record
         record.first_chunk_ns = record.first_chunk_ns or at_ns
-        if error := event.get("error"):
-            self._take_error(error)
+        if error := event.get("error") or (event.get("object") == "error" and event):
+            self._take_error(error, data)
         count = self._take_usage(event.get("usage"))
         self._take_spec(event)
         for choice in _objects(event.get("choices")):
@@ -105,8 +104,8 @@ class _Stream:
 
     def finish(self) -> None:
         record = self.record
-        record.reasoning = "".join(self._texts[ChunkKind.REASONING])
-        record.content = "".join(self._texts[ChunkKind.ANSWER])
+        record.reasoning = _whole_text("".join(self._texts[ChunkKind.REASONING]))
+        record.content = _whole_text("".join(self._texts[ChunkKind.ANSWER]))
         counts = [count for count in self._counts if count is not None]
         if counts and len(counts) == len(self._counts) and counts == sorted(counts):
             record.chunk_tokens = counts
@@ -114,11 +113,10 @@ class _Stream:
         elif self._has_usage:
             record.token_source = TokenSource.USAGE
 
-    def _take_error(self, error: Any) -> None:
-        details = error if isinstance(error, dict) else {"message": error}
-        code = details.get("code")
-        self.error_code = code if isinstance(code, int) else None
-        self.error = f"{details.get('message', '')}" or "an error without a message"
+    def _take_error(self, error: Any, data: bytes) -> None:
+        code = error.get("code") if isinstance(error, dict) else None
+        self.error_code = str(code) if isinstance(code, int | str) else ""
+        self.has_error, self.error = True, error_message(data)
 
     def _take_usage(self, usage: Any) -> int | None:
         if not isinstance(usage, dict):
@@ -139,8 +137,7 @@ class _Stream:
         details = extension.get("spec_tokens_details") if isinstance(extension, dict) else None
         if isinstance(details, dict):
             self.record.spec_verify_steps = _count(details, "spec_verify_ct", None)
-            length = details.get("spec_accept_length")
-            self.record.spec_accept_length = float(length) if isinstance(length, int | float) else None
+            self.record.spec_accept_length = _ratio(details.get("spec_accept_length"))
 
     def _take_choice(self, choice: dict[str, Any], count: int | None, at_ns: int) -> None:
         delta = choice.get("delta")
@@ -155,7 +152,7 @@ class _Stream:
                 self._add(ChunkKind.ANSWER, content, count, at_ns)
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
-            self.record.finish_reason = reason
+            self.record.finish_reason = _whole_text(reason)
             self.is_aborted = reason == "abort"
 
     def _add(self, kind: ChunkKind, text: str, count: int | None, at_ns: int) -> None:
@@ -171,13 +168,17 @@ class _Stream:
 
 
 def _outcome(exchange: Exchange, stream: _Stream) -> Outcome:
+    # What the server said tells more than how the connection ended afterwards.
+    if exchange.status not in (None, 200):
+        return Outcome.REJECTED if exchange.status in (429, 503) else Outcome.HTTP_ERROR
+    if stream.has_error:
+        return Outcome.REJECTED if stream.error_code in ("429", "503") else Outcome.IN_STREAM_ERROR
     if exchange.failure is not None:
         return exchange.failure
-    if exchange.status != 200:
-        return Outcome.REJECTED if exchange.status in (429, 503) else Outcome.HTTP_ERROR
-    if stream.error is not None and not stream.is_malformed:
-        return Outcome.REJECTED if stream.error_code in (429, 503) else Outcome.IN_STREAM_ERROR
-    if stream.is_malformed or (exchange.blocks and stream.record.first_chunk_ns is None):
+    if exchange.blocks and not stream.has_events:
+        stream.error = f"not an event stream: {exchange.blocks[0][1][:100]!r}"
+        return Outcome.MALFORMED
+    if stream.is_malformed:
         return Outcome.MALFORMED
     if stream.is_aborted:
         stream.error = "the server aborted the request"
@@ -199,18 +200,15 @@ def _http_problem(exchange: Exchange) -> str | None:
 def error_message(body: bytes) -> str:
     """The message of an error body, in the shapes {"message"}, {"error": {"message"}} and {"detail"}; else its text."""
     text = body.decode(errors="replace").strip()
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text[:_MAX_ERROR_CHARS]
+    value = read_json(body)
     if isinstance(value, dict):
         inner = value.get("error")
-        found = (
-            (inner.get("message") if isinstance(inner, dict) else inner)
-            or value.get("message")
-            or value.get("detail")
+        said = (
+            inner.get("message") if isinstance(inner, dict) else inner,
+            value.get("message"),
+            value.get("detail"),
         )
-        return str(found or text)[:_MAX_ERROR_CHARS]
+        text = next((words for words in said if isinstance(words, str) and words), text)
     return text[:_MAX_ERROR_CHARS]
 
 
@@ -220,4 +218,23 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 def _count(holder: Any, name: str, default: int | None) -> int | None:
     value = holder.get(name) if isinstance(holder, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+    return value if is_count else default
+
+
+def _ratio(value: Any) -> float | None:
+    is_ratio = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+    return float(value) if is_ratio else None
+
+
+def _whole_text(text: str) -> str:
+    """`text` with split surrogate pairs joined and lone halves replaced: JSON can carry them, no file can."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON value of what a server sent; None if it is none. Nesting too deep for the parser is no value either."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
