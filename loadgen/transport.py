@@ -19,6 +19,8 @@ _WATCH_S = 0.05
 _READ_BUFFER_BYTES = 1 << 20
 # uvicorn closes connections that were idle for 5 s; a pooled one must be dropped by us before that.
 _KEEP_ALIVE_S = 3.0
+# aiohttp says in words alone whether an unfinished body was ended by a RST or by a FIN.
+_RESET_MARK = "ConnectionResetError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class HttpTransport:
         try:
             await asyncio.shield(exchange.task)
         except asyncio.CancelledError:
-            if exchange.failure is None:
+            if exchange.failure is None or _is_cancelled():
                 exchange.task.cancel()
                 raise
         finally:
@@ -91,7 +93,8 @@ class HttpTransport:
     async def _run(self, exchange: Exchange, body: bytes) -> None:
         try:
             exchange.sent_ns = monotonic_ns()
-            async with self._session.post(self._url, data=body) as response:
+            # a redirect would put the load on a server that nobody asked to measure
+            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
                 exchange.headers_ns = monotonic_ns()
                 exchange.status = response.status
                 blocks = exchange.blocks
@@ -100,7 +103,10 @@ class HttpTransport:
         except aiohttp.ClientConnectorError as error:
             _fail(exchange, Outcome.CONNECT_ERROR, error)
         except aiohttp.ClientPayloadError as error:
-            _fail(exchange, Outcome.TRUNCATED_STREAM, error)
+            is_reset = _RESET_MARK in str(error)
+            _fail(exchange, Outcome.RESET if is_reset else Outcome.TRUNCATED_STREAM, error)
+        except aiohttp.ClientResponseError as error:
+            _fail(exchange, Outcome.MALFORMED, error)
         except (aiohttp.ClientError, OSError) as error:
             _fail(exchange, Outcome.RESET, error)
         finally:
@@ -112,7 +118,8 @@ async def open_transport(
     endpoint: str, limits: TimeLimits, api_key: str | None = None
 ) -> AsyncIterator[HttpTransport]:
     """A transport for POSTs to the chat route of `endpoint`, its watchdog running; all closed at the end."""
-    headers = {"Content-Type": "application/json"}
+    # compression would delay chunks, and make bytes that the server never sent
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
@@ -130,6 +137,11 @@ async def open_transport(
         finally:
             watchdog.cancel()
             await asyncio.gather(watchdog, return_exceptions=True)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _fail(exchange: Exchange, outcome: Outcome, error: Exception) -> None:
