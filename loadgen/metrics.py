@@ -2,7 +2,8 @@
 
 Conventions. Latencies are over the ok requests sent in the measurement window, from `sent` (closed loop).
 Quantiles are values that happened (numpy's `higher`), and stand beside their n. Throughput counts the tokens whose
-chunk arrived inside the window, whichever phase their request belongs to. All durations are in the server's time:
+chunk arrived inside the window, whichever phase their request belongs to; the tokens of a failed request are of no
+use to anybody and do not count, those of one that we cut do. All durations are in the server's time:
 real time x time scale. What is unknown is None.
 """
 
@@ -43,6 +44,7 @@ def summarize(requests: pa.Table, window: Window) -> Row:
     """The measured columns of a `cells` row, from the `requests` rows of one execution."""
     rows = requests.to_pylist()
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
+    useful = [row for row in rows if row["outcome"] in (Outcome.OK, Outcome.CUT)]
     counted = [row for row in ok if row["phase"] == Phase.MEASURE]
     return {
         "window_start_ns": window.start_ns,
@@ -50,7 +52,7 @@ def summarize(requests: pa.Table, window: Window) -> Row:
         "window_s": window.seconds,
         **_counts(rows),
         "n": len(counted),
-        "output_tps": _per_second(tokens_inside(rows, window), window),
+        "output_tps": _per_second(tokens_inside(useful, window), window),
         "request_rate": _per_second(sum(window.holds(row["done_ns"]) for row in ok), window),
         "compat_output_tps": _compat_output_tps(ok, rows, window.time_scale),
         "stream_tps": _mean(stream_tps(row) for row in counted),
