@@ -1,6 +1,7 @@
 """Reads a sweep's YAML file, and turns what is wrong in it into one line: file, line, key, value and mend."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,22 @@ _MENDS = {
     "list_type": "write a list",
     "dict_type": "write a mapping of keys to values",
     "model_type": "write a mapping of keys to values",
+    "finite_number": "write a finite one",
     "too_short": "give at least one value",
 }
+_KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+_USER_INFO = re.compile(r"//[^/@]*@")  # a password in a URL
 _CONTROLS = "write control: process (loadgen starts the server) or control: external (it is running)"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe types; a date or number that cannot be (2024-13-45) is an error with a line."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
 
 
 def read_sweep(path: Path) -> tuple[Sweep, str]:
@@ -43,19 +57,21 @@ def parse_sweep(text: str, source: str) -> Sweep:
     """The sweep in `text`; `source` names the file in messages. Raises BadInput."""
     lines: dict[Loc, int] = {}
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
         if node is None:
             raise BadInput(f"{source}: the file is empty; start from configs/demo.yaml")
         _index(node, (), lines, source)
-        data = yaml.safe_load(text)
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
-        raise BadInput(_yaml_problem(error, source)) from error
+        raise BadInput(_one_line(_yaml_problem(error, source))) from error
+    except RecursionError:
+        raise BadInput(f"{source}: it is nested without end, or refers to itself; write it out") from None
     if not isinstance(data, dict):
         raise BadInput(f"{source}:1: a sweep is a mapping of keys to values; start from configs/demo.yaml")
     try:
         return Sweep.model_validate(data)
     except ValidationError as error:
-        raise BadInput(_first_problem(error, lines, source)) from None
+        raise BadInput(_one_line(_first_problem(error, lines, source))) from None
 
 
 def _index(node: yaml.Node, path: Loc, lines: dict[Loc, int], source: str) -> None:
@@ -66,12 +82,13 @@ def _index(node: yaml.Node, path: Loc, lines: dict[Loc, int], source: str) -> No
             _index(item, (*path, number), lines, source)
     elif isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            key = (*path, key_node.value)
             line = key_node.start_mark.line + 1
+            if key_node.tag not in _KEY_TAGS:
+                raise BadInput(f"{source}:{line}: a key is text; put it in quotes{_got(key_node.value)}")
+            key = (*path, key_node.value)
             if key in lines:
-                raise BadInput(
-                    f"{source}:{line}: {_dotted(key)}: the key stands twice (first on line {lines[key]}); keep one"
-                )
+                where = _one_line(f"{source}:{line}: {_dotted(key)}")
+                raise BadInput(f"{where}: the key stands twice (first on line {lines[key]}); keep one")
             lines[key] = line
             _index(value_node, key, lines, source)
 
@@ -90,7 +107,7 @@ def _first_problem(error: ValidationError, lines: dict[Loc, int], source: str) -
     )
     first = problems[0]
     loc = getattr(first.get("ctx", {}).get("error"), "loc", first["loc"])
-    path = tuple(part for part in loc if part not in ("process", "external"))
+    path = _without_tag(loc)
     known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in lines), ())
     # pydantic adds parts for union members that no key of the file has
     shown = path if first["type"] == "missing" else known
@@ -98,6 +115,14 @@ def _first_problem(error: ValidationError, lines: dict[Loc, int], source: str) -
     where = f"{source}:{lines.get(known, 1)}"
     key = f"{_dotted(shown)}: " if shown else ""
     return f"{where}: {key}{_say(first, path)}{more}"
+
+
+def _without_tag(loc: Loc) -> Loc:
+    """`loc` as the file has it: between `server` and its keys, pydantic puts the kind of control."""
+    is_tagged = (
+        loc[:1] == ("platforms",) and loc[2:3] == ("server",) and loc[3:4] in (("process",), ("external",))
+    )
+    return (*loc[:3], *loc[4:]) if is_tagged else loc
 
 
 def _say(problem: ErrorDetails, path: Loc) -> str:
@@ -160,11 +185,17 @@ def _step(node: dict[str, Any], part: str | int, schema: dict[str, Any]) -> dict
 
 
 def _got(value: Any) -> str:
-    return f" (got {value!r})" if isinstance(value, str | int | float) and len(repr(value)) < 80 else ""
+    if not isinstance(value, str | int | float) or len(repr(value)) >= 80:
+        return ""
+    return f" (got {_USER_INFO.sub('//***@', repr(value))})"
 
 
 def _lower(message: str) -> str:
     return message[:1].lower() + message[1:]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _dotted(path: Loc) -> str:

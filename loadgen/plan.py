@@ -5,6 +5,7 @@ repeats go round (all cells, then all cells again), so that a drift of the machi
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from loadgen.errors import BadInput
 from loadgen.grading.problems import problem_set
 from loadgen.spec import AxisValue, ProcessServer, ServerConfig, Sweep
+
+_ID_BYTES = 220  # of a file name's 255; repeat, ending and the mark of an unfinished file are added
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def make_plan(sweep: Sweep, only_platform: str | None = None) -> Plan:
         for platform in sweep.platforms
         if only_platform in (None, platform.name)
     }
+    _check_ids(lives)
     return Plan(sweep.name, lives, _estimate(sweep, lives))
 
 
@@ -133,6 +137,24 @@ def _check_problems(sweep: Sweep) -> None:
             problem_set(sweep.grading.problems)
         except ValueError as error:
             raise BadInput(f"grading.problems: {error}") from error
+
+
+def _check_ids(lives: Mapping[str, tuple[Life, ...]]) -> None:
+    """Ids become file names: two cells must not share one, and a file system takes 255 bytes."""
+    for platform, group in lives.items():
+        names = Counter(life.config for life in group)
+        name, times = names.most_common(1)[0]
+        if times > 1:
+            raise BadInput(
+                f"server_configs: {times} combinations would be called {name} on {platform}; rename a config, or change "
+                "values that differ in signs only"
+            )
+        for execution in (execution for life in group for execution in life.executions):
+            if len(execution.cell.cell_id.encode()) > _ID_BYTES:
+                raise BadInput(
+                    f"the cell id {execution.cell.cell_id} is too long for a file name; shorten names, or grid values "
+                    "that are paths"
+                )
 
 
 def _lives(sweep: Sweep, platform: str, is_ours: bool) -> Iterator[Life]:

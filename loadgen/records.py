@@ -89,6 +89,7 @@ class RequestRecord:
     spec_accept_length: float | None = None
     response_bytes: int = 0
     blocks: int = 0
+    resends: int = 0
     chunk_ns: list[int] = field(default_factory=list)
     chunk_tokens: list[int] | None = None
     chunk_kind: list[ChunkKind] = field(default_factory=list)

@@ -23,6 +23,8 @@ Loc = tuple[str | int, ...]
 AxisValue = bool | int | float | str | None
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+_NO_URL = "an endpoint is a URL such as http://127.0.0.1:30000"
 
 
 class Misplaced(ValueError):
@@ -43,16 +45,19 @@ def _check_name(name: str) -> str:
 
 def check_endpoint(url: str) -> str:
     """A URL of scheme, host and port, without a closing slash. Raises ValueError that says what is wrong."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("an endpoint is a URL such as http://127.0.0.1:30000")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(_NO_URL) from None
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(parts.hostname or ""):
+        raise ValueError(_NO_URL)
     try:
         port = parts.port
     except ValueError:
         raise ValueError("the port is out of range; use 1 to 65535") from None
     if port == 0:
         raise ValueError("the port is out of range; use 1 to 65535")
-    if parts.path.strip("/") or parts.query or parts.username:
+    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError(
             "an endpoint is scheme, host and port only; paths are added, and a key belongs into api_key_env"
         )
@@ -63,15 +68,22 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _check_axis_value(value: Any) -> Any:
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ValueError("an axis value is a number, text, true, false or null")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_check_name)]
 Endpoint = Annotated[str, AfterValidator(check_endpoint)]
+CheckedAxisValue = Annotated[AxisValue, BeforeValidator(_check_axis_value)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Streams = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Gpu(_Model):
@@ -131,8 +143,8 @@ class ServerConfig(_Model):
     """One or more ways to start the server: `fixed` axis values, times the grid of the others."""
 
     name: Name
-    fixed: dict[str, AxisValue] = {}
-    grid: dict[str, Annotated[list[AxisValue], Field(min_length=1), BeforeValidator(_as_list)]] = {}
+    fixed: dict[str, CheckedAxisValue] = {}
+    grid: dict[str, Annotated[list[CheckedAxisValue], Field(min_length=1), BeforeValidator(_as_list)]] = {}
 
 
 class Workload(_Model):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import aiohttp
 
@@ -41,6 +42,8 @@ class Exchange:
     done_ns: int | None = None
     status: int | None = None
     blocks: list[tuple[int, bytes]] = field(default_factory=list)
+    is_on_reused_connection: bool = False
+    resends: int = 0
     failure: Outcome | None = None
     error: str | None = None
     task: "asyncio.Task[None] | None" = None
@@ -93,13 +96,8 @@ class HttpTransport:
     async def _run(self, exchange: Exchange, body: bytes) -> None:
         try:
             exchange.sent_ns = monotonic_ns()
-            # a redirect would put the load on a server that nobody asked to measure
-            async with self._session.post(self._url, data=body, allow_redirects=False) as response:
-                exchange.headers_ns = monotonic_ns()
-                exchange.status = response.status
-                blocks = exchange.blocks
-                async for block in response.content.iter_any():
-                    blocks.append((monotonic_ns(), block))
+            while not await self._reached(exchange, body):
+                exchange.resends += 1
         except aiohttp.ClientConnectorError as error:
             _fail(exchange, Outcome.CONNECT_ERROR, error)
         except aiohttp.ClientPayloadError as error:
@@ -112,6 +110,32 @@ class HttpTransport:
         finally:
             exchange.done_ns = monotonic_ns()
 
+    async def _reached(self, exchange: Exchange, body: bytes) -> bool:
+        """Sends and reads; False when the server closed an idle connection as we wrote on it.
+
+        Such a request was not seen by the server: the failure is the pool's. It goes out again on the next
+        connection (at last a fresh one); `sent_ns` stays, so that the time lost counts.
+        """
+        exchange.is_on_reused_connection = False
+        try:
+            await self._send(exchange, body)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if not exchange.is_on_reused_connection or exchange.headers_ns is not None:
+                raise
+            return False
+        return True
+
+    async def _send(self, exchange: Exchange, body: bytes) -> None:
+        # a redirect would put the load on a server that nobody asked to measure
+        async with self._session.post(
+            self._url, data=body, allow_redirects=False, trace_request_ctx=exchange
+        ) as response:
+            exchange.headers_ns = monotonic_ns()
+            exchange.status = response.status
+            blocks = exchange.blocks
+            async for block in response.content.iter_any():
+                blocks.append((monotonic_ns(), block))
+
 
 @asynccontextmanager
 async def open_transport(
@@ -123,8 +147,11 @@ async def open_transport(
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(_note_reuse)
     async with aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[tracing],
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
@@ -142,6 +169,10 @@ async def open_transport(
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def _note_reuse(_session: object, context: SimpleNamespace, _params: object) -> None:
+    context.trace_request_ctx.is_on_reused_connection = True
 
 
 def _fail(exchange: Exchange, outcome: Outcome, error: Exception) -> None:

@@ -53,6 +53,7 @@ def decode(exchange: Exchange, record: RequestRecord) -> None:
     record.headers_ns = exchange.headers_ns
     record.done_ns = exchange.done_ns
     record.http_status = exchange.status
+    record.resends = exchange.resends
     record.blocks = len(exchange.blocks)
     record.response_bytes = sum(len(block) for _, block in exchange.blocks)
     stream = _Stream(record)

@@ -92,12 +92,12 @@ def _coding(function: str, rng: random.Random) -> tuple[list[str], list[str]]:
     known = BY_FUNCTION[function]
     reasoning = rng.choice(_OPENINGS) + known.reasoning
     closing = rng.choice(("", *known.closings))
-    return tokenizer.pieces(reasoning), tokenizer.pieces(known.answer + closing)
+    return _known(reasoning), _known(known.answer + closing)
 
 
 def _prose(rng: random.Random) -> tuple[list[str], list[str]]:
     total = rng.randint(*_PROSE_TOKENS)
-    reasoning = tokenizer.pieces(_PROSE_REASONING) + _story(rng.randrange(len(_story_tokens())), total // 4)
+    reasoning = _known(_PROSE_REASONING) + _story(rng.randrange(len(_story_tokens())), total // 4)
     return reasoning, _story(rng.randrange(len(_story_tokens())), total - len(reasoning))
 
 
@@ -106,6 +106,12 @@ def _story(start: int, count: int) -> list[str]:
     whole = _story_tokens()
     rounds = (start + count) // len(whole) + 1
     return (whole if rounds == 1 else whole * rounds)[start : start + count]
+
+
+@functools.cache
+def _known(text: str) -> list[str]:
+    """Tokens of one of our own texts: a few dozen in all."""
+    return tokenizer.pieces(text)
 
 
 @functools.cache
