@@ -197,11 +197,17 @@ class _CellLoop:
         )
         window_ns = monotonic_ns()
         deadline_ns = window_ns + self._real_ns(load.measure_max_s)
-        wanted = self._progress.ended + load.measure_requests_per_stream * streams
+        more = max(load.measure_requests_per_stream * streams, self._least_requests())
+        wanted = self._progress.ended + more
         least_ns = min(window_ns + self._real_ns(load.measure_min_s), deadline_ns)
         complete = await self._progress.reach(wanted, deadline_ns)
         await asyncio.sleep(max(0, least_ns - monotonic_ns()) / _NS)
         return window_ns, monotonic_ns(), warm and complete
+
+    def _least_requests(self) -> int:
+        """This worker's part of the least requests of a window, rounded up."""
+        shard = self._job.shard
+        return -(-self._job.load.measure_min_requests // shard.of)
 
     async def _eval(self, streams: list["asyncio.Task[None]"]) -> tuple[int, int, bool]:
         start_ns = monotonic_ns()

@@ -166,6 +166,7 @@ class Load(_Model):
     warmup_requests_per_stream: int = Field(default=1, ge=0)
     warmup_max_s: Seconds = 600
     measure_requests_per_stream: int = Field(default=2, ge=1)
+    measure_min_requests: int = Field(default=8, ge=1)
     measure_min_s: float = Field(default=10, ge=0, le=86_400)
     measure_max_s: Seconds = 600
     drain_max_s: Seconds = 300
