@@ -1,8 +1,8 @@
 """Prompts of an exact token length from real text, each with a salt of its own at the very beginning.
 
 Real text, because random tokens falsify the acceptance of speculative decoding. The salt is a function of run, cell,
-repeat, seed and request index: no two requests share a prefix beyond the chat template, whatever host sends them, so
-that a prefix cache cannot make a cell look fast.
+repeat, seed and request index: no two requests share a prefix beyond the chat template and a character or two, whatever
+host sends them, so that a prefix cache cannot make a cell look fast.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ class SaltKey:
     seed: int
 
     def salt(self, index: int) -> str:
-        """About a dozen characters that differ from the first on between any two requests."""
+        """A dozen characters, another dozen for any other request."""
         text = f"{self.run_id}/{self.cell_id}/{self.repeat}/{self.seed}/{index}"
-        return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def read_corpus(source: str) -> tuple[str, ...]:
@@ -73,10 +73,10 @@ class TextSource:
     def text(self, variant: int, words: int) -> str:
         """The first `words` words of a variant; paragraphs come again, in a new order, when they run out."""
         have = self._words.setdefault(variant, [])
-        rng = random.Random(f"{self._seed}/{variant}/{len(have)}")
         while len(have) < words:
             order = list(self._paragraphs)
-            rng.shuffle(order)
+            # seeded by what is there, so that a text does not depend on which lengths were asked for before
+            random.Random(f"{self._seed}/{variant}/{len(have)}").shuffle(order)
             have.extend(word for paragraph in order for word in f"{paragraph}\n".split(" "))
         return " ".join(have[:words])
 
@@ -89,30 +89,28 @@ def user_message(salt: str, text: str) -> str:
 async def fit_words(text: Callable[[int], str], target_tokens: int, count: CountTokens) -> int:
     """How many words of `text` make a prompt of `target_tokens`, or of as few less as the tokenizer allows.
 
-    `count` says how long a text is with everything around it. Raises RunFailed when even one word is too long.
+    `count` says how long a text is with everything around it. Each try is where a straight line says, between the most
+    words that fitted and the fewest that did not. Raises RunFailed when even one word is too long.
     """
-    words = max(1, round(target_tokens * 0.7))
-    best: tuple[int, int] | None = None
-    tried: dict[int, int] = {}
+    fewest = await count(text(1))
+    if fewest > target_tokens:
+        raise RunFailed(
+            f"context_tokens {target_tokens} is too small: chat template, salt and one word take {fewest} tokens"
+        )
+    fits, too_long = 1, None
+    words = max(2, round((target_tokens - fewest) * 0.7))
     for _ in range(_TRIES):
-        if words in tried:
+        tokens = await count(text(words))
+        if tokens > target_tokens:
+            too_long = words
+        else:
+            fits = words
+        if tokens == target_tokens or too_long == fits + 1:
             break
-        tokens = tried[words] = await count(text(words))
-        if tokens <= target_tokens and (best is None or tokens > best[0]):
-            best = (tokens, words)
-        if tokens == target_tokens:
-            break
-        missing = target_tokens - tokens
-        step = round(missing * words / max(tokens, 1)) or (1 if missing > 0 else -1)
-        words = max(1, words + step)
-    if best is None:
-        shortest = await count(text(1))
-        if shortest > target_tokens:
-            raise RunFailed(
-                f"context_tokens {target_tokens} is too small: chat template, salt and one word take {shortest} tokens"
-            )
-        return 1
-    return best[1]
+        tokens_per_word = max(tokens - fewest, 1) / (words - 1)
+        words += round((target_tokens - tokens) / tokens_per_word)
+        words = max(words, fits + 1) if too_long is None else min(max(words, fits + 1), too_long - 1)
+    return fits
 
 
 @dataclass(frozen=True, slots=True)
