@@ -374,6 +374,39 @@ def test_a_server_that_closes_after_each_answer_costs_no_failure() -> None:
     assert run(work()) == [Outcome.OK] * 5
 
 
+def test_a_request_on_a_connection_that_the_server_just_closed_goes_out_again() -> None:
+    served: list[Peer] = []
+
+    async def hangs_up_on_second(peer: Peer, request: Request) -> None:
+        if peer in served:
+            peer.close()
+            return
+        served.append(peer)
+        await good(peer, request)
+
+    async def work() -> tuple[Exchange, Exchange, int]:
+        async with scripted(hangs_up_on_second) as server, open_transport(server.url, PATIENT) as transport:
+            return await transport.post(b"1"), await transport.post(b"2"), server.connections
+
+    first, second, connections = run(work())
+    assert (first.resends, second.resends, connections) == (0, 1, 2)
+    assert record_of(second).outcome is Outcome.OK
+    assert second.sent_ns < second.headers_ns
+
+
+def test_a_request_that_was_answered_in_part_never_goes_out_again() -> None:
+    async def then_resets(peer: Peer, request: Request) -> None:
+        await (good if request.body == b"1" else resets_mid_chunks)(peer, request)
+
+    async def work() -> tuple[Exchange, int]:
+        async with scripted(then_resets) as server, open_transport(server.url, PATIENT) as transport:
+            await transport.post(b"1")
+            return await transport.post(b"2"), len(server.requests)
+
+    second, requests = run(work())
+    assert (second.failure, second.resends, requests) == (Outcome.RESET, 0, 2)
+
+
 def test_nothing_runs_on_when_the_transport_is_closed() -> None:
     async def work() -> set[asyncio.Task[Any]]:
         async with scripted(good) as server, open_transport(server.url, PATIENT) as transport:
