@@ -138,11 +138,12 @@ def evaluate(
 ) -> None:
     """Ask the server at URL the coding problems, run its programs, and print the grades."""
     from cluster import single  # noqa: PLC0415 - as above
+    from reports import blocks, data, sections  # noqa: PLC0415 - as above
 
     asked = single.Asked(url, model, api_key_env)
     grades = asyncio.run(single.evaluate(asked, problems, max_tokens, concurrency))
-    for line in grade_lines(grades):
-        click.echo(line)
+    for line in sections.grade_lines(data.graded(grades)):
+        click.echo(blocks.plain_text(line))
 
 
 @main.command()

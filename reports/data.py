@@ -142,6 +142,13 @@ def _grade_group(row: Row, grades: Sequence[Row], repeats: Mapping[str, int]) ->
     )
 
 
+def graded(grades: Sequence[Row]) -> GradeGroup:
+    """Rows of `grades` that belong to no run, as one evaluation."""
+    cell = CellRef("eval", (0,), 1)
+    lines = tuple(map(_grade_line, grades))
+    return GradeGroup(cell, "", "", "", None, len(grades), lines, trust.suspicion(cell, grades))
+
+
 def _grade_line(grade: Row) -> GradeLine:
     return GradeLine(
         problem=grade["problem"],

@@ -178,6 +178,12 @@ def _grade_group(group: GradeGroup) -> tuple[Block, ...]:
     return heading, Lines((*map(grade_line, group.lines), words(grade_summary(group))))
 
 
+def grade_lines(group: GradeGroup) -> tuple[Words, ...]:
+    """A line for each answer, their sum, and the suspicion if there is one."""
+    doubt = (words(Span(group.suspicion, "doubt")),) if group.suspicion else ()
+    return (*map(grade_line, group.lines), words(grade_summary(group)), *doubt)
+
+
 def grade_line(line: GradeLine) -> Words:
     """`[PASS] is_palindrome  422 tokens  171 tok/s`, and for what went wrong its reason."""
     reason = f"  {clip(line.reason, _MESSAGE_CHARACTERS)}" if line.reason else ""

@@ -88,8 +88,14 @@ def test_a_failed_request_is_an_error_and_not_a_failed_program():
         request(0, outcome="reset", error="peer"),
         request(1, outcome="idle_timeout"),
         request(2, outcome="cut"),
+        request(3),
     ]
-    rows = grades(failed, [response(1, "```python\ndef gcd(a, b):\n    ret", None), response(2, RIGHT, None)])
+    answers = [
+        response(1, "```python\ndef gcd(a, b):\n    ret", None),
+        response(2, RIGHT, None),
+        response(3, RIGHT),
+    ]
+    rows = grades(failed, answers)[:3]
     assert [(row["mark"], row["extraction_kind"], row["verdict"]) for row in rows] == [
         ("ERROR", "no_response", None),
         ("ERROR", "no_response", None),
@@ -102,9 +108,17 @@ def test_other_answers_of_the_cell_tell_that_thought_comes_in_the_content():
     requests = [request(0), request(1), request(2, cell_id="other")]
     contents = [f"{DRAFT}Better.\n</think>\n{RIGHT}", f"{DRAFT}Wait,"]
     responses = [response(0, contents[0]), response(1, contents[1], "length")]
-    rows = grades(requests, [*responses, response(2, contents[1], "length", cell_id="other")])
-    assert [row["mark"] for row in rows] == ["PASS", "TRUNC", "FAIL"]
+    plain = [response(2, RIGHT, cell_id="other"), response(3, contents[1], "length", cell_id="other")]
+    requests.append(request(3, cell_id="other"))
+    rows = grades(requests, [*responses, *plain])
+    assert [row["mark"] for row in rows] == ["PASS", "TRUNC", "PASS", "FAIL"]
     assert rows[1]["flags"] == ["finish_length", "delimiter_missing", "in_reasoning"]
+
+
+def test_where_every_answer_was_cut_a_draft_is_not_taken_for_an_answer():
+    cut = f"{DRAFT}Wait,"
+    rows = grades([request(0), request(1)], [response(0, cut, "length"), response(1, cut, "length")])
+    assert [row["mark"] for row in rows] == ["TRUNC", "TRUNC"]
 
 
 def test_a_problem_of_another_set_is_refused():

@@ -1,6 +1,6 @@
 """Answers to grades: the program in the answer, its verdict, and the mark that a report prints. Rows for `grades`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -66,14 +66,15 @@ def grade_rows(
 ) -> list[dict[str, Any]]:
     """One row of `grades` for each request that asked a problem, in the order of `requests`.
 
-    A cell whose answers carry the end-of-thinking mark in their content is taken as a thinking model's without a
-    reasoning parser, for all its answers. A request that failed is graded only if it left a whole program.
+    A cell is taken as a thinking model's without a reasoning parser when an answer carries the end-of-thinking mark
+    in its content; and also when nothing speaks against it, because every answer was cut: then what looks like a
+    program may be a draft of an unfinished thought. A request that failed is graded only if it left a whole program.
     Raises ValueError for a problem that is not in the set.
     """
     problems = {problem.name: problem for problem in problem_set.problems}
     answers = {_key(row): row for row in responses.to_pylist()}
-    thinking = {row["cell_id"] for row in answers.values() if _thinks_in_content(row)}
-    rows = []
+    thinking = {cell_id for cell_id, rows in _by_cell(answers.values()).items() if _may_think_in_content(rows)}
+    graded = []
     for request in requests.to_pylist():
         if request["problem"] is None:
             continue
@@ -81,12 +82,29 @@ def grade_rows(
             raise ValueError(f"problem {request['problem']!r} is not in the set {problem_set.name!r}")
         problem = problems[request["problem"]]
         grade = _grade(problem, request, answers.get(_key(request)), limits, request["cell_id"] in thinking)
-        rows.append(_row(problem, request, grade))
-    return rows
+        graded.append(_row(problem, request, grade))
+    return graded
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _KEY)
+
+
+def _by_cell(responses: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    cells: dict[str, list[Mapping[str, Any]]] = {}
+    for response in responses:
+        cells.setdefault(response["cell_id"], []).append(response)
+    return cells
+
+
+def _may_think_in_content(responses: Sequence[Mapping[str, Any]]) -> bool:
+    return any(map(_thinks_in_content, responses)) or not any(map(_is_whole_without_thought, responses))
+
+
+def _is_whole_without_thought(response: Mapping[str, Any]) -> bool:
+    """An answer that shows where this model's thought is not: it has a field of its own, or there is none."""
+    ended = response["finish_reason"] not in (None, "length", "abort")
+    return bool(response["reasoning"].strip()) or (ended and bool(response["content"].strip()))
 
 
 def _thinks_in_content(response: Mapping[str, Any]) -> bool:
