@@ -113,7 +113,7 @@ class Client:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._fits: dict[tuple[str, int, int], int] = {}
+        self._fits: dict[tuple[str, str, int, int], int] = {}
 
     async def run_cell(self, job: CellJob) -> CellRun:
         """Runs its part of the cell. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
@@ -143,7 +143,7 @@ class Client:
     async def _fitted(
         self, job: CellJob, source: TextSource, variant: int, context: int, endpoint: Endpoint
     ) -> str:
-        key = (job.server_id, context, variant)
+        key = (job.server_id, job.cell.prompt_source, context, variant)
         if key not in self._fits:
             count = await _counter(endpoint, job.model, SaltKey(job.run_id, "fit", 0, job.seed).salt(variant))
             self._fits[key] = await fit_words(lambda words: source.text(variant, words), context, count)
@@ -310,8 +310,8 @@ async def _counter(endpoint: Endpoint, model: str, salt: str) -> CountTokens:
     """A function that says how long a text is as a prompt: with salt, question and chat template."""
 
     async def by_usage(text: str) -> int:
-        usage = (await endpoint.complete(user_message(salt, text), model, 1, 600)).get("usage") or {}
-        tokens = usage.get("prompt_tokens")
+        usage = (await endpoint.complete(user_message(salt, text), model, 1, 600)).get("usage")
+        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         if not isinstance(tokens, int):
             raise RunFailed(
                 f"{endpoint.url}: it gives neither /tokenize nor usage, so no prompt can be made to length"
