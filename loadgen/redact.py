@@ -1,49 +1,56 @@
-"""Masks secrets before anything is written: keys of server settings, and values of command-line flags."""
+"""Masks secrets before anything is written: by the name of a setting, a flag or a variable, wherever it stands."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 MASK = "***"
-_SECRET = re.compile(r"(api[-_]?key|token|secret|passw(or)?d|credential)s?$", re.IGNORECASE)
-_SECRET_FLAG = re.compile(r"(--[\w-]*(?:api-key|token|secret|password)(?:\s+|=))(\S+)", re.IGNORECASE)
+_WORDS = r"(?:(?:(?:api|access|private|auth|admin)[-_]?key|secret|passw(?:or)?d|passphrase|credential)s?|token|authorization)"
+_VALUE = r"""(?:"[^"]*"|'[^']*'|\S+)"""
+_NAME = re.compile(rf"{_WORDS}$", re.IGNORECASE)
+_IN_TEXT = (
+    re.compile(rf"(?<![\w-])(--[\w-]*{_WORDS}\s+){_VALUE}", re.IGNORECASE),  # --api-key X
+    re.compile(rf"({_WORDS}=){_VALUE}", re.IGNORECASE),  # --api-key=X, HF_TOKEN=X
+    re.compile(rf"(authorization:\s*(?:(?:basic|bearer)\s+)?){_VALUE}", re.IGNORECASE),
+    re.compile(r"(://)[^/@\s]+(?=@)"),  # http://user:X@host
+)
 
 
 def is_secret(name: str) -> bool:
     """Whether a setting of this name holds a secret (`api_key`, `HF_TOKEN`; but not `max_total_num_tokens`)."""
-    return bool(_SECRET.search(name)) and not name.lower().endswith("tokens")
+    return bool(_NAME.search(name))
+
+
+def mask_text(text: str) -> str:
+    """`text` with the values of secret flags, assignments and headers, and of users in URLs, masked."""
+    for pattern in _IN_TEXT:
+        text = pattern.sub(rf"\g<1>{MASK}", text)
+    return text
 
 
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Environment with the values of secret names masked."""
-    return {name: MASK if is_secret(name) else value for name, value in env.items()}
+    """Environment with the values of secret names masked, and what is secret within the others."""
+    return {name: MASK if is_secret(name) else mask_text(value) for name, value in env.items()}
 
 
 def mask_command(command: Sequence[str]) -> list[str]:
-    """A command line whose secret flags' values are masked, in both spellings (`--key V`, `--key=V`)."""
+    """A command line with secrets masked: values of flags in both spellings, assignments, commands within words."""
     masked: list[str] = []
     hide_next = False
     for word in command:
-        flag, equals, _ = word.partition("=")
-        if hide_next:
-            masked.append(MASK)
-        elif equals and flag.startswith("-") and is_secret(flag):
-            masked.append(f"{flag}={MASK}")
-        else:
-            masked.append(word)
-        hide_next = not hide_next and not equals and word.startswith("--") and is_secret(word)
+        masked.append(MASK if hide_next else mask_text(word))
+        hide_next = not hide_next and word.startswith("-") and is_secret(word)
     return masked
 
 
 def mask_info(value: Any) -> Any:
-    """A server's report of itself (JSON values) with secrets masked at any depth, `launch_command` included."""
+    """A server's report of itself (JSON values) with secrets masked at any depth, its command line included."""
     if isinstance(value, dict):
         return {
-            key: MASK if is_secret(key) and isinstance(item, str) and item else mask_info(item)
+            key: MASK if is_secret(key) and isinstance(item, str | list | dict) and item else mask_info(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [mask_info(item) for item in value]
-    if isinstance(value, str):
-        return _SECRET_FLAG.sub(rf"\g<1>{MASK}", value)
-    return value
+        is_words = all(isinstance(item, str) for item in value)
+        return mask_command(value) if is_words else [mask_info(item) for item in value]
+    return mask_text(value) if isinstance(value, str) else value
