@@ -65,15 +65,19 @@ class Run:
                 (path / table.name).mkdir()
                 _write_parquet(table.schema.empty_table(), path / table.name / "schema.parquet")
             (path / "logs").mkdir()
+            meta = {
+                "loadgen_run": SCHEMA_VERSION,
+                "run_id": path.resolve().name,
+                "created_unix_ns": unix_ns(),
+            }
+            _write_text(path / "config.yaml", config_text)
+            _write_json(path / "plan.json", plan)
+            _write_json(path / "environment.json", environment)
+            _write_json(path / _MARKER, meta)
         except OSError as error:
             raise BadInput(
                 f"{path}: cannot be written ({error.strerror}); name another folder with --out"
             ) from error
-        meta = {"loadgen_run": SCHEMA_VERSION, "run_id": path.name, "created_unix_ns": unix_ns()}
-        _write_text(path / "config.yaml", config_text)
-        _write_json(path / "plan.json", plan)
-        _write_json(path / "environment.json", environment)
-        _write_json(path / _MARKER, meta)
         run = cls(path, meta)
         run._take_lock()
         return run
@@ -91,6 +95,10 @@ class Run:
         version = meta.get("loadgen_run") if isinstance(meta, dict) else None
         if version != SCHEMA_VERSION:
             raise BadInput(f"{path}: its tables have version {version}, this loadgen reads {SCHEMA_VERSION}")
+        if missing := [table.name for table in tables.TABLES if not (path / table.name).is_dir()]:
+            raise BadInput(
+                f"{path}: the run folder is damaged: it has no {missing[0]}; restore it from a copy"
+            )
         return cls(path, meta)
 
     @classmethod
