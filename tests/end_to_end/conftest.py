@@ -60,17 +60,17 @@ class Cli:
             process.kill()
         return process.returncode, output
 
+    @staticmethod
+    def free_port() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
     def write_sweep(self, measure_s: float = 2, text: str = SWEEP) -> Path:
         path = self.folder / "sweep.yaml"
-        path.write_text(text.format(port=free_port(), measure_s=measure_s), encoding="utf-8")
+        path.write_text(text.format(port=self.free_port(), measure_s=measure_s), encoding="utf-8")
         return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
