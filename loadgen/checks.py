@@ -85,16 +85,18 @@ def _cache_contaminated(evidence: Evidence) -> Doubt | None:
 
 
 def _prompt_length_off(evidence: Evidence) -> Doubt | None:
-    asked, got = evidence.cell["context_tokens"], evidence.cell["prompt_tokens_mean"]
-    if (
-        asked is None
-        or got is None
-        or abs(got - asked) <= max(_PROMPT_OFF_TOKENS, _PROMPT_OFF_FRACTION * asked)
-    ):
+    asked = evidence.cell["context_tokens"]
+    got = [row["prompt_tokens"] for row in _measured_ok(evidence) if row["prompt_tokens"] is not None]
+    if asked is None or not got:
+        return None
+    off = sorted(abs(tokens - asked) for tokens in got)
+    allowed = max(_PROMPT_OFF_TOKENS, _PROMPT_OFF_FRACTION * asked)
+    if off[-1] <= allowed:
         return None
     return Doubt(
         "prompt_length_off",
-        f"prompts of {asked} tokens were asked for, the server counted {got:.0f} on average",
+        f"{sum(tokens > allowed for tokens in off)} of {len(off)} prompts were not {asked} tokens long by the server's "
+        f"count, the worst by {off[-1]}",
     )
 
 

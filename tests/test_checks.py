@@ -1,0 +1,159 @@
+"""Each doubt is raised just beyond its threshold, not before it, and never touches a number."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loadgen.checks import Evidence, find_doubts
+
+CELL: dict[str, Any] = {
+    "kind": "load",
+    "concurrency": 8,
+    "context_tokens": 1000,
+    "max_tokens": 16,
+    "sent": 24,
+    "errors": 0,
+    "n": 16,
+    "e2e_p50_ms": 1000.0,
+    "time_scale": 1.0,
+    "loop_lag_p99_ms": 1.0,
+    "worker_cpu": 0.2,
+    "in_flight_mean": 8.0,
+    "prompt_tokens_mean": 1000.0,
+}
+ROW: dict[str, Any] = {
+    "outcome": "ok",
+    "phase": "measure",
+    "prompt_tokens": 1000,
+    "cached_tokens": 3,
+    "output_tokens": 16,
+    "max_tokens": 16,
+    "token_source": "continuous_usage",
+    "finish_reason": "length",
+}
+
+
+def evidence(
+    rows: list[dict[str, Any]] | None = None, cell: dict[str, Any] | None = None, **facts: Any
+) -> Evidence:
+    sound: dict[str, Any] = {
+        "max_running_requests": 64,
+        "proof": {"budget": "verified"},
+        "is_window_complete": True,
+        "server_lag_ms": None,
+    }
+    return Evidence({**CELL, **(cell or {})}, [ROW] * 16 if rows is None else rows, **{**sound, **facts})
+
+
+def names(looked_at: Evidence) -> list[str]:
+    return [doubt.check for doubt in find_doubts(looked_at)]
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return {**ROW, **fields}
+
+
+def test_a_sound_cell_has_no_doubt() -> None:
+    assert find_doubts(evidence()) == []
+
+
+def test_nothing_known_is_no_doubt_but_missing_counts_are() -> None:
+    unknown = row(prompt_tokens=None, cached_tokens=None, output_tokens=None, token_source=None)
+    facts = {"loop_lag_p99_ms": None, "worker_cpu": None, "in_flight_mean": None, "e2e_p50_ms": None}
+    assert names(evidence([unknown] * 16, facts, max_running_requests=None, proof={})) == ["tokens_unknown"]
+
+
+RAISED = {
+    "config_mismatch": (
+        evidence(proof={"a": "verified", "b": "mismatch"}),
+        evidence(proof={"b": "unverifiable"}),
+    ),
+    "queue_measured": (evidence(max_running_requests=7), evidence(max_running_requests=8)),
+    "errors": (
+        evidence([*[ROW] * 16, row(outcome="reset", phase="warmup")], {"errors": 1}),
+        evidence([*[ROW] * 16, row(outcome="cut", phase="drain")]),
+    ),
+    "client_limited": (evidence(cell={"loop_lag_p99_ms": 10.1}), evidence(cell={"loop_lag_p99_ms": 10.0})),
+    "simulated_server_late": (
+        evidence(cell={"time_scale": 10.0}, server_lag_ms=10.1),
+        evidence(cell={"time_scale": 10.0}, server_lag_ms=10.0),
+    ),
+    "cache_contaminated": (
+        evidence([row(cached_tokens=133)] * 16),
+        evidence([row(cached_tokens=132)] * 16),
+    ),
+    "prompt_length_off": (
+        evidence([*[ROW] * 15, row(prompt_tokens=979)]),
+        evidence([*[ROW] * 15, row(prompt_tokens=1020)]),
+    ),
+    "output_length_off": (
+        evidence([*[ROW] * 15, row(output_tokens=3)]),
+        evidence([*[ROW] * 15, row(output_tokens=3, phase="warmup")]),
+    ),
+    "tokens_spread": (evidence([*[ROW] * 15, row(token_source="usage")]), evidence()),
+    "tokens_unknown": (
+        evidence([*[ROW] * 15, row(token_source=None)]),
+        evidence([*[ROW] * 15, row(token_source=None, outcome="cut")]),
+    ),
+    "below_target_concurrency": (
+        evidence(cell={"in_flight_mean": 7.1}),
+        evidence(cell={"in_flight_mean": 7.2}),
+    ),
+    "window_short": (evidence(is_window_complete=False), evidence(is_window_complete=True)),
+    "few_samples": (evidence(cell={"n": 7}), evidence(cell={"n": 8})),
+    "restarted": (evidence(server_restarted=True), evidence(server_restarted=False)),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_each_doubt_has_its_threshold(name: str) -> None:
+    beyond, before = RAISED[name]
+    assert names(beyond) == [name]
+    assert names(before) == []
+    (doubt,) = find_doubts(beyond)
+    assert doubt.detail
+    assert len(doubt.detail.splitlines()) == 1
+
+
+def test_prompts_off_in_both_directions_are_seen_though_their_mean_is_right() -> None:
+    halves = [row(prompt_tokens=500), row(prompt_tokens=1500)] * 8
+    (doubt,) = find_doubts(evidence(halves))
+    assert doubt.check == "prompt_length_off"
+    assert doubt.detail.startswith("16 of 16 prompts were not 1000 tokens long")
+    assert doubt.detail.endswith("the worst by 500")
+
+
+def test_short_prompts_may_differ_by_a_few_tokens() -> None:
+    assert names(evidence([row(prompt_tokens=68)] * 16, {"context_tokens": 60})) == []
+    assert names(evidence([row(prompt_tokens=69)] * 16, {"context_tokens": 60})) == ["prompt_length_off"]
+
+
+def test_a_busy_client_is_a_doubt_even_when_it_is_not_late() -> None:
+    assert names(evidence(cell={"worker_cpu": 0.95})) == ["client_limited"]
+
+
+def test_failures_are_named_by_their_outcomes() -> None:
+    rows = [ROW, row(outcome="idle_timeout"), row(outcome="reset"), row(outcome="reset"), row(outcome="cut")]
+    (doubt,) = find_doubts(evidence(rows, {"errors": 3, "sent": 5}))
+    assert doubt.detail == "3 of 5 requests failed (idle_timeout, reset)"
+
+
+def test_an_evaluation_is_asked_other_questions() -> None:
+    exam = {"kind": "eval", "context_tokens": None, "n": 1, "in_flight_mean": 0.5}
+    stopped = row(finish_reason="stop", output_tokens=900)
+    assert names(evidence([stopped] * 5, exam)) == []
+    cut = evidence([stopped, row(finish_reason="length")], exam, proof={"a": "mismatch"})
+    assert names(cut) == ["config_mismatch", "answers_truncated"]
+    assert find_doubts(cut)[1].detail == "1 of 2 answers hit max_tokens (16): raise grading.max_tokens"
+
+
+def test_doubts_come_in_a_fixed_order_and_change_nothing() -> None:
+    looked_at = evidence(
+        [row(outcome="reset")], {"errors": 1, "n": 0, "in_flight_mean": 1.0}, is_window_complete=False
+    )
+    before = copy.deepcopy(looked_at.cell)
+    assert names(looked_at) == ["errors", "below_target_concurrency", "window_short", "few_samples"]
+    assert names(replace(looked_at, server_restarted=True))[-1] == "restarted"
+    assert looked_at.cell == before
