@@ -20,6 +20,8 @@ _WATCH_S = 0.05
 _READ_BUFFER_BYTES = 1 << 20
 # uvicorn closes connections that were idle for 5 s; a pooled one must be dropped by us before that.
 _KEEP_ALIVE_S = 3.0
+# A connection that was closed before we wrote on it answers a write within a round trip.
+_AT_ONCE_NS = 1_000_000_000
 # aiohttp says in words alone whether an unfinished body was ended by a RST or by a FIN.
 _RESET_MARK = "ConnectionResetError"
 
@@ -113,14 +115,17 @@ class HttpTransport:
     async def _reached(self, exchange: Exchange, body: bytes) -> bool:
         """Sends and reads; False when the server closed an idle connection as we wrote on it.
 
-        Such a request was not seen by the server: the failure is the pool's. It goes out again on the next
-        connection (at last a fresh one); `sent_ns` stays, so that the time lost counts.
+        Such a request was not seen by the server: the failure is the pool's, and shows at once (later, it is a server
+        that died over the request). It goes out again on the next connection (at last a fresh one); `sent_ns` stays,
+        so that the time lost counts.
         """
         exchange.is_on_reused_connection = False
+        start_ns = monotonic_ns()
         try:
             await self._send(exchange, body)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not exchange.is_on_reused_connection or exchange.headers_ns is not None:
+            is_at_once = monotonic_ns() - start_ns < _AT_ONCE_NS
+            if not exchange.is_on_reused_connection or exchange.headers_ns is not None or not is_at_once:
                 raise
             return False
         return True

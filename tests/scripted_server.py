@@ -92,6 +92,11 @@ class ScriptedServer:
     connections: int = 0
     in_flight: int = 0
     peak: int = 0
+    listener: asyncio.Server | None = None
+
+    def refuse_connections(self) -> None:
+        """Nobody listens any more; connections that are open stay."""
+        self.listener.close()
 
 
 @asynccontextmanager
@@ -113,6 +118,7 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
             writer.close()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 24)
+    server.listener = listener
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield server

@@ -145,10 +145,10 @@ def test_in_flight_stays_at_its_target_when_durations_differ() -> None:
     numbers = itertools.count()
 
     async def bimodal(peer: Peer, request: Request) -> None:
-        await asyncio.sleep(0.03 if next(numbers) % 8 else 0.3)
+        await asyncio.sleep(0.02 if next(numbers) % 8 else 0.2)
         await good(peer, request)
 
-    cell_run, server, _ = run_cell(bimodal, streams=8, load=load(measure_requests_per_stream=6))
+    cell_run, server, _ = run_cell(bimodal, streams=8, load=load(measure_requests_per_stream=5))
     assert server.peak == 8
     assert figures(cell_run)["in_flight_mean"] > 7  # waves would leave it near 2
 
@@ -171,7 +171,7 @@ def test_one_stalled_stream_costs_one_request() -> None:
             await peer.send_chunk(delta("x", tokens=n + 1))
         await peer.wait_for_end()
 
-    cell_run, _, rows = run_cell(first_stalls, streams=16, limits=Limits(idle_timeout_s=0.3))
+    cell_run, _, rows = run_cell(first_stalls, streams=16, limits=Limits(idle_timeout_s=0.5))
     outcomes = [row["outcome"] for row in rows]
     assert outcomes.count("idle_timeout") == 1
     assert outcomes.count("ok") == len(rows) - 1
@@ -233,39 +233,45 @@ def test_a_refusal_in_a_200_stream_is_rejected() -> None:
 
 
 def test_a_server_that_dies_leaves_rows_of_both_kinds() -> None:
-    async def work() -> CellRun:
-        async with scripted(llm(good)) as server:
-            await asyncio.create_task(Client("w0").run_cell(job(server.url)))  # the port answers
-            client = Client("w0")
-            running = asyncio.create_task(
-                client.run_cell(
-                    job(server.url, load=load(measure_requests_per_stream=100_000, measure_max_s=0.6))
-                )
-            )
-            await asyncio.sleep(0.3)
-        return await running
+    served = itertools.count()
+    servers: list[ScriptedServer] = []
 
-    outcomes = asyncio.run(work()).requests["outcome"].to_pylist()
-    assert "ok" in outcomes
+    async def dies_after_twenty(peer: Peer, request: Request) -> None:
+        if next(served) < 20:
+            await good(peer, request)
+        else:
+            servers[0].refuse_connections()
+            peer.close()
+
+    async def work() -> CellRun:
+        async with scripted(llm(dies_after_twenty)) as server:
+            servers.append(server)
+            return await Client("w0").run_cell(job(server.url, load=load(measure_requests_per_stream=10)))
+
+    cell_run = asyncio.run(work())
+    outcomes = cell_run.requests["outcome"].to_pylist()
+    assert outcomes.count("ok") == 20
     assert "connect_error" in outcomes
+    assert figures(cell_run)["n"] > 0
+    assert figures(cell_run)["error_rate"] > 0
 
 
 def test_the_first_token_is_not_the_role_chunk() -> None:
     async def thinks_late(peer: Peer, _: Request) -> None:
         await peer.send(CHUNKED_HEAD)
         await peer.send_chunk(role())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.06)
         await peer.send_chunk(delta(reasoning="hm", tokens=1))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.04)
         await peer.send_chunk(delta("a", tokens=2, finish="stop") + usage(2))
         await peer.end()
 
-    cell_run, _, rows = run_cell(thinks_late, load=load(measure_requests_per_stream=3))
+    cell_run, _, rows = run_cell(thinks_late)
     for row in rows:
-        assert row["first_token_ns"] - row["first_chunk_ns"] >= 0.09e9
-        assert row["first_answer_ns"] - row["first_token_ns"] >= 0.045e9
-    assert figures(cell_run)["ttft_p50_ms"] >= 90
-    assert figures(cell_run)["ttfa_p50_ms"] >= 135
+        assert row["first_token_ns"] - row["first_chunk_ns"] >= 0.02e9
+        assert row["first_answer_ns"] - row["first_token_ns"] >= 0.015e9
+    assert figures(cell_run)["ttft_p50_ms"] >= 55
+    assert figures(cell_run)["ttfa_p50_ms"] >= 90
 
 
 def test_text_stays_out_of_the_requests_table_and_few_answers_are_kept() -> None:

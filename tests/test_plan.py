@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen.config import parse_sweep
@@ -170,6 +170,7 @@ VALUES = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_planned_ids_are_distinct_file_names_or_refused(values: list[object]) -> None:
     try:

@@ -21,6 +21,7 @@ from scripted_server import (
     whole_answer,
 )
 
+from loadgen import transport as transport_module
 from loadgen.records import Outcome, Phase, RequestRecord
 from loadgen.transport import Exchange, TimeLimits, open_transport
 from loadgen.wire import decode
@@ -250,7 +251,7 @@ def test_a_stalled_stream_keeps_its_chunks_and_the_others_go_on() -> None:
     async def work() -> list[RequestRecord]:
         async with (
             scripted(first_stalls) as server,
-            open_transport(server.url, limits(idle_s=0.3)) as transport,
+            open_transport(server.url, limits(idle_s=0.5)) as transport,
         ):
             return [
                 record_of(e) for e in await asyncio.gather(*(transport.post(b"%d" % n) for n in range(64)))
@@ -258,7 +259,7 @@ def test_a_stalled_stream_keeps_its_chunks_and_the_others_go_on() -> None:
 
     stalled, *others = run(work())
     assert (stalled.outcome, stalled.chunk_tokens) == (Outcome.IDLE_TIMEOUT, [1, 2, 3])
-    assert stalled.error == "nothing for 0.3 s"
+    assert stalled.error == "nothing for 0.5 s"
     assert {record.outcome for record in others} == {Outcome.OK}
 
 
@@ -277,7 +278,7 @@ def test_stamps_are_in_order_and_apart_as_the_chunks_were() -> None:
     stamps = [at_ns for at_ns, _ in exchange.blocks]
     moments = [exchange.sent_ns, exchange.headers_ns, *stamps, exchange.done_ns]
     assert moments == sorted(moments)
-    assert stamps[-1] - stamps[0] >= 0.03 * S * 6 * 0.9
+    assert stamps[-1] - stamps[0] >= 0.03 * S * 6 * 0.5
     assert len(stamps) >= 5
 
 
@@ -392,6 +393,25 @@ def test_a_request_on_a_connection_that_the_server_just_closed_goes_out_again() 
     assert (first.resends, second.resends, connections) == (0, 1, 2)
     assert record_of(second).outcome is Outcome.OK
     assert second.sent_ns < second.headers_ns
+
+
+def test_a_request_over_which_a_server_dies_does_not_go_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "_AT_ONCE_NS", S // 20)
+
+    async def dies_over_second(peer: Peer, request: Request) -> None:
+        if request.body == b"1":
+            await good(peer, request)
+        else:
+            await asyncio.sleep(0.1)
+            peer.close()
+
+    async def work() -> tuple[Exchange, int]:
+        async with scripted(dies_over_second) as server, open_transport(server.url, PATIENT) as transport:
+            await transport.post(b"1")
+            return await transport.post(b"2"), len(server.requests)
+
+    second, requests = run(work())
+    assert (second.failure, second.resends, requests) == (Outcome.RESET, 0, 2)
 
 
 def test_a_request_that_was_answered_in_part_never_goes_out_again() -> None:
