@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ctx", type=int, default=2048, help="context in tokens of each slot")
     parser.add_argument("--parallel", type=int, default=4, help="slots: requests running at once")
     parser.add_argument("--alias", default="smollm2-135m-instruct", help="model name to answer to")
+    parser.add_argument("--threads", type=int, default=-1, help="threads to compute with (default: all cores)")
     parser.add_argument("--metrics", action="store_true", help="serve /metrics")
     return parser.parse_args()
 
@@ -40,6 +41,7 @@ def server_parameters(args: argparse.Namespace) -> xllamacpp.CommonParams:
     params.port = args.port
     params.n_parallel = args.parallel
     params.n_ctx = args.ctx * args.parallel
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = args.threads
     params.endpoint_metrics = args.metrics
     # A running stream notices the end only at its next keep-alive comment: with the default, stopping takes 30 s.
     params.sse_ping_interval = 1

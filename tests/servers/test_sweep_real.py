@@ -124,7 +124,7 @@ def test_a_sweep_on_llama_cpp_counts_tokens_as_the_server_does(tmp_path):
         assert request["output_tokens"] == len(request["chunk_ns"]) + extra
         assert request["prompt_tokens"] > 0
     cells = {cell["cell_id"]: cell for cell in rows(run, "cells")}
-    assert len(cells) == 10
+    assert len(cells) == 6
     marked = cells["this-cpu.llamacpp-parallel2.prose.ctx64.c4"]
     assert "queue_measured" in marked["checks"], "two slots, four streams"
     assert "queue_measured" not in cells["this-cpu.llamacpp-parallel4.prose.ctx64.c4"]["checks"]
