@@ -1,5 +1,6 @@
 """Options of the whole test suite."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="environment that tests/servers/sglang/install.sh built; without it those tests are skipped",
     )
+
+
+# In CI a skipped test is a hole, unless it is one of these.
+MAY_SKIP_IN_CI = {
+    "needs --real-sglang DIR": "the real SGLang takes 3 GB and minutes to install; `make test-sglang` runs these",
+}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not os.environ.get("CI"):
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = [report.longrepr[2] for report in reporter.stats.get("skipped", [])]
+    holes = [reason for reason in skipped if not any(known in reason for known in MAY_SKIP_IN_CI)]
+    if holes:
+        reporter.write_line(f"skipped in CI without a listed reason: {sorted(set(holes))}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
