@@ -64,6 +64,7 @@ def cell_result(measured: Measured) -> CellResult:
             is_window_complete=all(run.complete for run in measured.runs),
             server_lag_ms=cell["server_lag_p99_ms"],
             server_restarted=measured.was_restarted,
+            is_output_length_fixed=measured.execution.cell.ignore_eos,
         )
     )
     cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}

@@ -44,6 +44,7 @@ class Evidence:
     is_window_complete: bool
     server_lag_ms: float | None
     server_restarted: bool = False
+    is_output_length_fixed: bool = True
 
 
 def find_doubts(evidence: Evidence) -> list[Doubt]:
@@ -160,7 +161,7 @@ def _window_short(evidence: Evidence) -> Doubt | None:
 def _output_length_off(evidence: Evidence) -> Doubt | None:
     rows = [row for row in _measured_ok(evidence) if row["output_tokens"] is not None]
     off = [row for row in rows if row["output_tokens"] != row["max_tokens"]]
-    if not off:
+    if not off or not evidence.is_output_length_fixed:
         return None
     return Doubt(
         "output_length_off",

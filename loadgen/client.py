@@ -25,6 +25,7 @@ from loadgen.grading.problems import ProblemSet, problem_set
 from loadgen.plan import Cell
 from loadgen.prompts import VARIANTS, CountTokens, LoadPrompts, SaltKey, TextSource, fit_words, user_message
 from loadgen.records import Phase, RequestRecord, phase_of
+from loadgen.redact import without_key
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load
 from loadgen.tables import RESPONSES, RequestContext, requests_table
@@ -120,7 +121,7 @@ class Client:
         api_key = os.environ.get(job.api_key_env) if job.api_key_env else None
         requests = await self._prepare(job, api_key)
         async with open_transport(job.endpoint, _time_limits(job.limits), api_key) as transport:
-            cell = _CellLoop(job, requests, transport)
+            cell = _CellLoop(job, requests, transport, api_key)
             return await cell.run()
 
     async def _prepare(self, job: CellJob, api_key: str | None) -> _Requests:
@@ -151,8 +152,11 @@ class Client:
 
 
 class _CellLoop:
-    def __init__(self, job: CellJob, requests: _Requests, transport: HttpTransport) -> None:
+    def __init__(
+        self, job: CellJob, requests: _Requests, transport: HttpTransport, api_key: str | None
+    ) -> None:
         self._job = job
+        self._api_key = api_key
         self._requests = requests
         self._transport = transport
         self._progress = _Progress()
@@ -247,6 +251,7 @@ class _CellLoop:
         job = self._job
         for record, exchange in self._taken:
             decode(exchange, record)
+            record.error = record.error and without_key(record.error, self._api_key)
             record.phase = phase_of(record.sent_ns, start_ns, end_ns)
         records = sorted((record for record, _ in self._taken), key=lambda record: record.index)
         context = RequestContext(

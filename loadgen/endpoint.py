@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from loadgen.errors import RunFailed
+from loadgen.redact import without_key
 from loadgen.wire import error_message, read_json
 
 _REQUEST_S = 30.0
@@ -19,8 +20,9 @@ _REQUEST_S = 30.0
 class Endpoint:
     """Control calls to one server. Open it with `async with open_endpoint(...)`."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, api_key: str | None) -> None:
         self._session = session
+        self._api_key = api_key
         self.url = url
 
     async def models(self) -> list[str]:
@@ -98,7 +100,7 @@ class Endpoint:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with self._session.request(method, self.url + path, json=body, timeout=timeout) as response:
-                return response.status, await response.read()
+                return response.status, without_key(await response.read(), self._api_key)
         except TimeoutError as error:
             raise RunFailed(f"{self.url}{path}: no answer within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -111,7 +113,7 @@ async def open_endpoint(url: str, api_key: str | None = None) -> AsyncIterator[E
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     connector = aiohttp.TCPConnector(force_close=True)  # the server may be restarted between two calls
     async with aiohttp.ClientSession(headers=headers, connector=connector, trust_env=False) as session:
-        yield Endpoint(session, url)
+        yield Endpoint(session, url, api_key)
 
 
 def parse_metrics(text: str) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, AnyStr
 
 MASK = "***"
 _WORDS = r"(?:(?:(?:api|access|private|auth|admin)[-_]?key|secret|passw(?:or)?d|passphrase|credential)s?|token|authorization)"
@@ -54,3 +54,12 @@ def mask_info(value: Any) -> Any:
         is_words = all(isinstance(item, str) for item in value)
         return mask_command(value) if is_words else [mask_info(item) for item in value]
     return mask_text(value) if isinstance(value, str) else value
+
+
+def without_key(said: AnyStr, api_key: str | None) -> AnyStr:
+    """What a server said, with our own key masked: some servers echo it in an error."""
+    if not api_key:
+        return said
+    if isinstance(said, bytes):
+        return said.replace(api_key.encode(), MASK.encode())
+    return said.replace(api_key, MASK)

@@ -75,7 +75,7 @@ REQUESTS = Table(
         Column("phase", _STR, "", "warmup, measure or drain, by the time of sending."),
         Column("problem", _STR, "", "Grading problem asked.", "a load request"),
         Column("scheduled_ns", _I64, "ns, monotonic", "When it was due."),
-        Column("sent_ns", _I64, "ns, monotonic", "Just before the request was written.", "never sent"),
+        Column("sent_ns", _I64, "ns, monotonic", "When it went to a connection; where a new one had to be made, that counts.", "never sent"),
         Column("headers_ns", _I64, "ns, monotonic", "Response headers read.", "none came"),
         Column("first_chunk_ns", _I64, "ns, monotonic", "First event of the stream, text or not (a role-only chunk counts here only).", "none came"),
         Column("first_token_ns", _I64, "ns, monotonic", "First chunk with text, reasoning or answer.", "no text came"),

@@ -157,3 +157,9 @@ def test_doubts_come_in_a_fixed_order_and_change_nothing() -> None:
     assert names(looked_at) == ["errors", "below_target_concurrency", "window_short", "few_samples"]
     assert names(replace(looked_at, server_restarted=True))[-1] == "restarted"
     assert looked_at.cell == before
+
+
+def test_where_answers_may_end_by_themselves_their_length_is_no_doubt():
+    short = [{**ROW, "output_tokens": 7}] * 16
+    assert names(evidence(short)) == ["output_length_off"]
+    assert names(evidence(short, is_output_length_fixed=False)) == []

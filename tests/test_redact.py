@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.redact import is_secret, mask_command, mask_env, mask_info, mask_text
+from loadgen.redact import is_secret, mask_command, mask_env, mask_info, mask_text, without_key
 
 KEY = "s3cr3t-Value"
 
@@ -98,3 +98,9 @@ def test_no_value_of_a_secret_flag_survives_in_any_spelling(secret: str, flag: s
 def test_masking_takes_linear_work() -> None:
     for piece in ("a-", "--", "://", "--token", "token=", 'secret="', "authorization:", "x@", "--a "):
         mask_text(piece * 50_000)  # minutes, if a pattern looked at a word again for each of its letters
+
+
+def test_our_own_key_is_masked_wherever_a_server_echoes_it():
+    assert without_key("bad key sk-123 given", "sk-123") == "bad key *** given"
+    assert without_key(b'{"error": "sk-123"}', "sk-123") == b'{"error": "***"}'
+    assert without_key("nothing", None) == "nothing"
