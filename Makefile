@@ -28,10 +28,10 @@ check: env
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Installs the real SGLang (its CPU build) in .venv-sglang; see tests/servers/README.md.
+# One suite for two servers: the real SGLang (its CPU build, installed in .venv-sglang) and the simulator.
 test-sglang: env
 	bash tests/servers/sglang/install.sh .venv-sglang
-	$(BIN)/python -m pytest -m real_sglang --real-sglang .venv-sglang tests/servers
+	$(BIN)/python -m pytest -m "not smollm2" --real-sglang .venv-sglang tests/servers
 
 lock:
 	$(PYTHON) -m venv build/lock
