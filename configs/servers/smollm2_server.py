@@ -28,7 +28,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ctx", type=int, default=2048, help="context in tokens of each slot")
     parser.add_argument("--parallel", type=int, default=4, help="slots: requests running at once")
     parser.add_argument("--alias", default="smollm2-135m-instruct", help="model name to answer to")
-    parser.add_argument("--threads", type=int, default=-1, help="threads to compute with (default: all cores)")
+    parser.add_argument(
+        "--threads", type=int, default=-1, help="threads to compute with (default: all cores)"
+    )
     parser.add_argument("--metrics", action="store_true", help="serve /metrics")
     return parser.parse_args()
 

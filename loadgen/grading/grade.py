@@ -73,7 +73,9 @@ def grade_rows(
     """
     problems = {problem.name: problem for problem in problem_set.problems}
     answers = {_key(row): row for row in responses.to_pylist()}
-    thinking = {cell_id for cell_id, rows in _by_cell(answers.values()).items() if _may_think_in_content(rows)}
+    thinking = {
+        cell_id for cell_id, rows in _by_cell(answers.values()).items() if _may_think_in_content(rows)
+    }
     graded = []
     for request in requests.to_pylist():
         if request["problem"] is None:
