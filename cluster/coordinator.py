@@ -26,6 +26,8 @@ from loadgen.spec import Sweep
 from loadgen.store import CellResult, Run
 
 _FLUSH_WAIT_S = 10.0
+# A server that dies refuses connections a moment before its exit is seen.
+_DEATH_NOTICE_S = 1.0
 # Beyond the bounds of the cell itself: fitting prompts, decoding, and the way back.
 _CALL_SLACK_S = 300.0
 
@@ -129,6 +131,8 @@ class Coordinator:
         death = asyncio.create_task(server.died())
         try:
             await asyncio.wait({measuring, death}, return_when=asyncio.FIRST_COMPLETED)
+            if _has_failed(measuring):
+                await asyncio.wait({death}, timeout=_DEATH_NOTICE_S)
             if death.done():
                 measuring.cancel()
                 await asyncio.gather(measuring, return_exceptions=True)
@@ -237,6 +241,10 @@ class Coordinator:
     def _note(self, event: str, platform: str, text: str) -> None:
         self._journal.add(event, text, platform=platform)
         self._watcher.server(platform, text)
+
+
+def _has_failed(measuring: "asyncio.Task[CellResult]") -> bool:
+    return measuring.done() and (measuring.exception() is not None or measuring.result().cell["errors"] > 0)
 
 
 async def _cancel(*tasks: "asyncio.Task[Any]") -> None:
