@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from cluster.progress import ConsoleWatcher
 from cluster.roles import Clients, Graders
 from cluster.servers import PlatformServer, preflight
 from loadgen.config import parse_sweep, read_sweep
+from loadgen.errors import RunFailed
 from loadgen.plan import Plan, make_plan, plan_document
 from loadgen.prompts import read_corpus
 from loadgen.spec import Sweep
 from loadgen.store import Run
 from loadgen.tables import HOSTS
+
+_CLUSTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
 
     Raises BadInput and RunFailed before anything has started.
     """
+    if address and not local:
+        _check_cluster(address)
     orphans = asyncio.run(_preflight(order))
     run = order.open_run()
     try:
@@ -84,6 +90,19 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
         return run, 1 if failed else 0
     finally:
         run.close()
+
+
+def _check_cluster(address: str) -> None:
+    """Ray itself waits for minutes for a cluster that is not there."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        return  # Ray's own words, such as auto
+    try:
+        socket.create_connection((host, int(port)), _CLUSTER_S).close()
+    except (OSError, OverflowError) as error:
+        raise RunFailed(
+            f"--address {address}: no Ray cluster answers there ({error}); start one with `ray start --head`, or leave it out"
+        ) from error
 
 
 async def _preflight(order: Order) -> list[tuple[str, str]]:

@@ -97,6 +97,12 @@ def test_an_external_server_that_does_not_answer_is_named(tmp_path):
     assert "cannot be reached" in line
 
 
+def test_a_ray_cluster_that_does_not_answer_is_named_at_once(tmp_path):
+    (tmp_path / "sweep.yaml").write_text(GOOD, encoding="utf-8")
+    line = refused(tmp_path, "run", "sweep.yaml", "--address", "127.0.0.1:9", code=1)
+    assert "--address 127.0.0.1:9" in line
+
+
 def test_a_port_that_a_stranger_holds_is_named_with_its_process(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
