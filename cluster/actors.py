@@ -19,10 +19,12 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.roles import WorkerFacts, WorkerLost
 from loadgen.client import CellJob, CellRun, Client, niceness, raise_open_files
+from loadgen.errors import RunFailed
 from loadgen.grading.grade import grade_rows
 from loadgen.grading.problems import problem_set
 from loadgen.grading.sandbox import Limits
@@ -31,14 +33,21 @@ _START_S = 120.0
 
 
 def start_ray(address: str | None) -> str:
-    """Joins the Ray cluster at `address`, or starts one on this machine; returns Ray's version. Quiet."""
-    ray.init(
-        address=address or "local",
-        include_dashboard=False if address is None else None,
-        log_to_driver=False,
-        logging_level=logging.WARNING,
-        namespace=None,
-    )
+    """Joins the Ray cluster at `address`, or starts one on this machine; returns Ray's version. Quiet.
+
+    Raises RunFailed when Ray cannot be joined or started.
+    """
+    try:
+        ray.init(
+            address=address or "local",
+            include_dashboard=False if address is None else None,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            namespace=None,
+        )
+    except (RayError, RuntimeError, OSError, ValueError) as error:
+        place = f"the Ray cluster at {address} cannot be joined" if address else "Ray cannot be started"
+        raise RunFailed(f"{place} ({_first_line(error)}); --local runs without Ray") from error
     return str(ray.__version__)
 
 
@@ -64,56 +73,59 @@ class Grader:
 
 
 class RayClients:
-    """Load workers by platform and number, made when first needed, and again after a loss."""
+    """Load workers by platform and name, made when first needed, and again after a loss."""
 
     def __init__(self) -> None:
-        self._actors: dict[str, Any] = {}
+        self._actors: dict[str, dict[str, Any]] = {}
 
     async def facts(self, platform: str) -> WorkerFacts:
-        facts: WorkerFacts = await _result(self._actor(f"{platform}-w0").facts.remote(), _START_S)
+        facts: WorkerFacts = await _result(self._actor(platform, f"{platform}-w0").facts.remote(), _START_S)
         return facts
 
     async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
-        refs = [self._actor(job.worker).run_cell.remote(job) for job in jobs]
+        refs = [self._actor(platform, job.worker).run_cell.remote(job) for job in jobs]
         try:
             return list(await asyncio.gather(*(_result(ref, timeout_s) for ref in refs)))
-        except (WorkerLost, asyncio.CancelledError):
-            self._drop(f"{platform}-")
+        except BaseException:  # where one has failed, the others would load the server during the next cell
+            self._drop(platform)
             raise
 
     async def close(self) -> None:
-        self._drop("")
+        for platform in tuple(self._actors):
+            self._drop(platform)
 
-    def _actor(self, name: str) -> Any:
-        if name not in self._actors:
-            options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 4}
-            self._actors[name] = ray.remote(LoadWorker).options(**options).remote(name)
-        return self._actors[name]
+    def _actor(self, platform: str, name: str) -> Any:
+        workers = self._actors.setdefault(platform, {})
+        if name not in workers:
+            workers[name] = _here(LoadWorker, max_concurrency=4).remote(name)
+        return workers[name]
 
-    def _drop(self, prefix: str) -> None:
-        for name in [name for name in self._actors if name.startswith(prefix)]:
-            ray.kill(self._actors.pop(name))
+    def _drop(self, platform: str) -> None:
+        for actor in self._actors.pop(platform, {}).values():
+            ray.kill(actor)
 
 
 class RayGraders:
-    """One grader for the run."""
+    """One grader for the run; platforms take turns."""
 
     def __init__(self) -> None:
         self._actor: Any = None
+        self._turn = asyncio.Lock()
 
     async def grade(
         self, problems: str, responses: pa.Table, requests: pa.Table, limits: Limits
     ) -> list[dict[str, Any]]:
-        if self._actor is None:
-            self._actor = ray.remote(Grader).options(num_cpus=0, max_restarts=0, max_task_retries=0).remote()
         timeout_s = _START_S + responses.num_rows * (limits.wall_s + 5)
-        try:
-            rows: list[dict[str, Any]] = await _result(
-                self._actor.grade.remote(problems, responses, requests, limits), timeout_s
-            )
-        except WorkerLost:
-            await self.close()
-            raise
+        async with self._turn:
+            if self._actor is None:
+                self._actor = _here(Grader).remote()
+            try:
+                rows: list[dict[str, Any]] = await _result(
+                    self._actor.grade.remote(problems, responses, requests, limits), timeout_s
+                )
+            except WorkerLost:
+                await self.close()
+                raise
         return rows
 
     async def close(self) -> None:
@@ -122,14 +134,26 @@ class RayGraders:
             self._actor = None
 
 
+def _here(role: type, **options: Any) -> Any:
+    """A role as an actor on this host: servers are on its loopback, and workers share its monotonic clock."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(role).options(
+        num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy=here, **options
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
 async def _result(ref: Awaitable[Any], timeout_s: float) -> Any:
     """The result of a call. Raises WorkerLost for a death or a time-out, and the callee's own exception as itself."""
     try:
         async with asyncio.timeout(timeout_s):
             return await ref
+    except RayTaskError as error:  # first: it is also what its cause is, TimeoutError included
+        raise error.cause if isinstance(error.cause, Exception) else error from None
     except TimeoutError as error:
         raise WorkerLost(f"no answer within {timeout_s:.0f} s") from error
-    except RayActorError as error:
-        raise WorkerLost(str(error).strip().splitlines()[0]) from error
-    except RayTaskError as error:
-        raise error.cause if isinstance(error.cause, Exception) else error from None
+    except RayError as error:
+        raise WorkerLost(_first_line(error)) from error

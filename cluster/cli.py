@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 import loadgen
+from cluster.screen import harmless
 from loadgen.errors import LoadgenError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -21,7 +22,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except LoadgenError as error:
-            click.echo(f"loadgen: {error}", err=True)
+            click.echo(f"loadgen: {harmless(str(error))}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("loadgen: interrupted", err=True)

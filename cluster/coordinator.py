@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cluster import rows
+from cluster.commands import key_of
 from cluster.journal import Journal
 from cluster.roles import Clients, Graders, WorkerLost
-from cluster.servers import LiveServer, PlatformServer, ServerFailed, key_of
+from cluster.server_process import ServerFailed
+from cluster.servers import LiveServer, PlatformServer
 from cluster.sweep import Instruction, PlatformSweep, RecordFailure, RunCell, StartServer, StopServer
 from loadgen.client import CellJob
 from loadgen.clock import unix_ns
@@ -26,8 +28,8 @@ from loadgen.spec import Sweep
 from loadgen.store import CellResult, Run
 
 _FLUSH_WAIT_S = 10.0
-# A server that dies refuses connections a moment before its exit is seen.
-_DEATH_NOTICE_S = 1.0
+# A server that dies refuses connections before it exits: SGLang, whose scheduler has died, by five seconds.
+_DYING_S = 15.0
 # Beyond the bounds of the cell itself: fitting prompts, decoding, and the way back.
 _CALL_SLACK_S = 300.0
 
@@ -67,14 +69,21 @@ class Coordinator:
         self._corpora = {w.prompt_source: read_corpus(w.prompt_source) for w in sweep.workloads}
 
     async def run(self) -> None:
-        """All platforms to their end. On cancellation their servers are stopped quickly, and nothing committed is lost."""
+        """All platforms to their end. On cancellation their servers are stopped quickly, and nothing committed is lost.
+
+        What ends one platform (OSError: a full disk) ends all, and is raised as it is.
+        """
         done = {key for key, status in rows.statuses(self._run).items() if status == "done"}
-        async with asyncio.TaskGroup() as group:
-            for name, lives in self._plan.lives.items():
-                group.create_task(self._platform(name, PlatformSweep(lives, done)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, lives in self._plan.lives.items():
+                    group.create_task(self._platform(name, PlatformSweep(lives, done)))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _platform(self, name: str, sweep: PlatformSweep) -> None:
         try:
+            await self._grade_what_is_not(name)
             todo = sweep.begin()
             while todo:
                 instruction, *todo = todo
@@ -104,10 +113,8 @@ class Coordinator:
             self._note("server_failed", life.platform, f"{life.config}: {error}")
             return sweep.server_failed(str(error))
         self._journal.add("server_ready", life.config, platform=life.platform, server_id=live.server_id)
-        self._watcher.server(
-            life.platform,
-            f"{life.config}: ready after {live.row['ready_s']:.1f} s (pid {live.row.get('pid')})",
-        )
+        pid = f" (pid {live.pid})" if live.pid is not None else ""
+        self._watcher.server(life.platform, f"{life.config}: ready after {live.ready_s:.1f} s{pid}")
         return sweep.server_ready()
 
     async def _stop(self, sweep: PlatformSweep) -> list[Instruction]:
@@ -120,31 +127,31 @@ class Coordinator:
         self, life: Life, execution: Execution, sweep: PlatformSweep, *, is_second_attempt: bool
     ) -> list[Instruction]:
         server = self._staff.servers[life.platform]
-        assert server.live is not None
+        live = server.live
+        assert live is not None
         self._journal.add(
-            "cell_started", platform=life.platform, server_id=server.live.server_id, cell=execution.key
+            "cell_started", platform=life.platform, server_id=live.server_id, cell=execution.key
         )
         self._watcher.cell_started(execution)
-        measuring = asyncio.create_task(
-            self._measure(life, execution, server.live, restarted=is_second_attempt)
-        )
+        measuring = asyncio.create_task(self._measure(life, execution, live, restarted=is_second_attempt))
         death = asyncio.create_task(server.died())
         try:
             await asyncio.wait({measuring, death}, return_when=asyncio.FIRST_COMPLETED)
-            if _has_failed(measuring):
-                await asyncio.wait({death}, timeout=_DEATH_NOTICE_S)
-            if death.done():
-                measuring.cancel()
-                await asyncio.gather(measuring, return_exceptions=True)
-                reason = death.result()
-                await server.bury(reason)
-                self._note("server_died", life.platform, reason)
-                return sweep.server_died(reason)
-            self._commit_or_fail(life, execution, measuring, server.live)
+            if live.pid is not None and not death.done() and not await server.answers():
+                await asyncio.wait({death}, timeout=_DYING_S)
+            if not death.done():
+                self._commit_or_fail(life, execution, measuring, live)
         finally:
             await _cancel(measuring, death)
+        if not death.cancelled():
+            return await self._bury(life, death.result(), sweep)
         await self._grade_if_eval(execution)
         return sweep.cell_ended()
+
+    async def _bury(self, life: Life, reason: str, sweep: PlatformSweep) -> list[Instruction]:
+        await self._staff.servers[life.platform].bury(reason)
+        self._note("server_died", life.platform, reason)
+        return sweep.server_died(reason)
 
     def _commit_or_fail(
         self, life: Life, execution: Execution, measuring: "asyncio.Task[CellResult]", live: LiveServer
@@ -209,6 +216,14 @@ class Coordinator:
         load = self._sweep.load
         return (load.warmup_max_s + load.measure_max_s + load.drain_max_s) / time_scale + _CALL_SLACK_S
 
+    async def _grade_what_is_not(self, platform: str) -> None:
+        """Grades evaluations that an earlier session committed and did not come to grade."""
+        missing = rows.ungraded(self._run)
+        for life in self._plan.lives[platform]:
+            for execution in life.executions:
+                if execution.key in missing:
+                    await self._grade_if_eval(execution)
+
     async def _grade_if_eval(self, execution: Execution) -> None:
         if execution.cell.kind != "eval" or rows.statuses(self._run).get(execution.key) != "done":
             return
@@ -241,10 +256,6 @@ class Coordinator:
     def _note(self, event: str, platform: str, text: str) -> None:
         self._journal.add(event, text, platform=platform)
         self._watcher.server(platform, text)
-
-
-def _has_failed(measuring: "asyncio.Task[CellResult]") -> bool:
-    return measuring.done() and (measuring.exception() is not None or measuring.result().cell["errors"] > 0)
 
 
 async def _cancel(*tasks: "asyncio.Task[Any]") -> None:

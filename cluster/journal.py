@@ -4,6 +4,7 @@ import os
 import secrets
 from typing import Any
 
+from cluster.screen import harmless
 from loadgen.clock import unix_ns
 from loadgen.store import Run
 from loadgen.tables import JOURNAL
@@ -40,7 +41,7 @@ class Journal:
                 "server_id": server_id,
                 "cell_id": cell_id,
                 "repeat": repeat,
-                "detail": detail,
+                "detail": None if detail is None else harmless(detail),
             }
         )
         self._next += 1

@@ -15,9 +15,10 @@ from cluster import hosts, rows
 from cluster.coordinator import Coordinator, Staff
 from cluster.journal import Journal
 from cluster.local import LocalClients, LocalGraders
+from cluster.preflight import preflight
 from cluster.progress import ConsoleWatcher
-from cluster.roles import Clients, Graders
-from cluster.servers import PlatformServer, preflight
+from cluster.roles import Clients, Graders, WorkerFacts, WorkerLost
+from cluster.servers import PlatformServer
 from loadgen.config import parse_sweep, read_sweep
 from loadgen.errors import RunFailed
 from loadgen.plan import Plan, make_plan, plan_document
@@ -65,7 +66,7 @@ def resumed_order(folder: Path) -> Order:
 def execute(order: Order, console: Console, *, local: bool, address: str | None) -> tuple[Run, int]:
     """Runs it. Returns the run folder and an exit code: 0 all done, 1 some cell failed, 130 interrupted.
 
-    Raises BadInput and RunFailed before anything has started.
+    Raises BadInput before anything has started, and RunFailed when it cannot start or go on.
     """
     if address and not local:
         _check_cluster(address)
@@ -82,14 +83,25 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
             interrupted = asyncio.run(
                 _conduct(order, run, journal, clients, graders, console, uses_ray=not local)
             )
-        if interrupted:
-            journal.add("interrupted", "Ctrl-C or SIGTERM")
-            return run, 130
-        failed = [key for key, status in rows.statuses(run).items() if status == "failed"]
-        journal.add("run_ended", f"{len(failed)} executions failed" if failed else None)
-        return run, 1 if failed else 0
+        return run, _end(run, journal, interrupted=interrupted)
+    except OSError as error:
+        raise RunFailed(
+            f"{run.path}: the run cannot go on ({error}); what was measured is kept: loadgen run --resume {run.path}"
+        ) from error
     finally:
         run.close()
+
+
+def _end(run: Run, journal: Journal, *, interrupted: bool) -> int:
+    """Notes how the session ended; returns the exit code."""
+    if interrupted:
+        journal.add("interrupted", "Ctrl-C or SIGTERM")
+        return 130
+    failed = sum(1 for status in rows.statuses(run).values() if status == "failed")
+    ungraded = len(rows.ungraded(run))
+    words = [f"{failed} executions failed"] * bool(failed) + [f"{ungraded} not graded"] * bool(ungraded)
+    journal.add("run_ended", ", ".join(words) or None)
+    return 1 if words else 0
 
 
 def _check_cluster(address: str) -> None:
@@ -107,8 +119,7 @@ def _check_cluster(address: str) -> None:
 
 async def _preflight(order: Order) -> list[tuple[str, str]]:
     platforms = [platform for platform in order.sweep.platforms if platform.name in order.plan.lives]
-    found = [(platform.name, await preflight(platform)) for platform in platforms]
-    return [(name, text) for name, text in found if text is not None]
+    return [(platform.name, text) for platform in platforms for text in await preflight(platform)]
 
 
 async def _conduct(
@@ -139,19 +150,23 @@ async def _conduct(
             loop.add_signal_handler(number, main.cancel)
         try:
             facts = await clients.facts(next(iter(order.plan.lives)))
-            row = hosts.head_row(journal.session, facts, uses_ray=uses_ray)
-            run.write_rows(HOSTS, f"head-{journal.session}", [row])
-            if facts.niceness > 0:
-                journal.add(
-                    "warning", f"load workers run at niceness {facts.niceness}: their stamps may be late"
-                )
+            _note_host(run, journal, facts, uses_ray=uses_ray)
             await coordinator.run()
+        except WorkerLost as error:
+            raise RunFailed(f"no load worker could be started: {error}") from error
         except asyncio.CancelledError:
             return True
         finally:
             await clients.close()
             await graders.close()
     return False
+
+
+def _note_host(run: Run, journal: Journal, facts: WorkerFacts, *, uses_ray: bool) -> None:
+    row = hosts.head_row(journal.session, facts, uses_ray=uses_ray)
+    run.write_rows(HOSTS, f"head-{journal.session}", [row])
+    if facts.niceness > 0:
+        journal.add("warning", f"load workers run at niceness {facts.niceness}: their stamps may be late")
 
 
 @contextmanager

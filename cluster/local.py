@@ -26,13 +26,16 @@ class LocalClients:
     async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
         del platform
         clients = [self._clients.setdefault(job.worker, Client(job.worker)) for job in jobs]
+        runs = [asyncio.create_task(c.run_cell(job)) for c, job in zip(clients, jobs, strict=True)]
         try:
             async with asyncio.timeout(timeout_s):
-                return list(
-                    await asyncio.gather(*(c.run_cell(job) for c, job in zip(clients, jobs, strict=True)))
-                )
+                return list(await asyncio.gather(*runs))
         except TimeoutError as error:
             raise WorkerLost(f"the cell did not end within {timeout_s:.0f} s") from error
+        finally:  # where one has failed, the others would load the server during the next cell
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
 
     async def close(self) -> None:
         self._clients.clear()

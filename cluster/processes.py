@@ -1,30 +1,72 @@
 """Processes of servers on this host: whose they are, which port they hold, and how all of them are ended.
 
-A server that loadgen starts carries two variables in its environment, so that a later run can tell a leftover of a
-dead head node from a stranger's server: what life it is, and which process (pid and start time) started it.
+A server that loadgen starts carries three variables in its environment, so that a later run can tell a leftover of a
+dead head node from a stranger's server: what life it is, its port, and which process (pid and birth) started it.
 """
 
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import socket
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import psutil
 
+from loadgen.redact import mask_command
+
 LIFE_VARIABLE = "LOADGEN_SERVER_ID"
+PORT_VARIABLE = "LOADGEN_PORT"
 HEAD_VARIABLE = "LOADGEN_HEAD"
 _POLL_S = 0.05
+_KILLED_S = 10.0
 
 
-def marks(server_id: str) -> dict[str, str]:
+def marks(server_id: str, port: int) -> dict[str, str]:
     """Environment variables that mark a server as this process's."""
-    me = psutil.Process()
-    return {LIFE_VARIABLE: server_id, HEAD_VARIABLE: f"{me.pid}:{me.create_time()}"}
+    head = f"{os.getpid()}:{_birth(os.getpid())}"
+    return {LIFE_VARIABLE: server_id, PORT_VARIABLE: str(port), HEAD_VARIABLE: head}
+
+
+def life_of(process: psutil.Process) -> str | None:
+    """The server life whose mark a process carries; None without one, or when we may not see its environment."""
+    return _environment(process).get(LIFE_VARIABLE)
+
+
+def orphans(port: int) -> dict[str, psutil.Process]:
+    """By server life, one living process of each that a dead head node started for this port; it may not hold it yet."""
+    return {life: process for process in _alive() if (life := _orphaned_life(process, port))}
+
+
+def members(server_id: str, leader: int | None) -> list[psutil.Process]:
+    """The living processes of a server life: the leader's session and children, and whatever carries the life's mark.
+
+    A process may leave its parent and its session (a double fork), or hide its environment (a new title overwrites
+    it); all at once is not known to happen.
+    """
+    family = _children(leader) if leader else set()
+    is_own_session = leader is not None and leader != session(os.getpid())
+    return [
+        process
+        for process in _alive()
+        if process.pid in family
+        or life_of(process) == server_id
+        or (is_own_session and session(process.pid) == leader)
+    ]
+
+
+def session(pid: int) -> int | None:
+    """The session of a process; None when it is gone."""
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
 
 
 def is_port_open(host: str, port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Whether something accepts connections there. Raises OSError for a host that has no address."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
@@ -45,40 +87,21 @@ def listener(port: int) -> psutil.Process | None:
     return None
 
 
-def orphaned_life(process: psutil.Process) -> str | None:
-    """The server life that a process belongs to, if a head node that is dead by now started it; else None."""
-    try:
-        environment = process.environ()
-    except (psutil.AccessDenied, psutil.NoSuchProcess):
-        return None
-    pid, _, started = environment.get(HEAD_VARIABLE, "").partition(":")
-    if not pid.isdigit():
-        return None
-    try:
-        is_alive = str(psutil.Process(int(pid)).create_time()) == started
-    except psutil.NoSuchProcess:
-        is_alive = False
-    return None if is_alive else environment.get(LIFE_VARIABLE)
-
-
 def describe(process: psutil.Process) -> str:
-    """A process in a few words."""
+    """A process in a few words, without the secrets of its command line."""
     try:
-        return f"pid {process.pid} ({' '.join(process.cmdline())[:80] or process.name()})"
+        words = shlex.join(mask_command(process.cmdline())) or process.name()
     except psutil.Error:
         return f"pid {process.pid}"
+    return f"pid {process.pid} ({words[:80]})"
 
 
-async def stop_group(leader: int, grace_s: float) -> None:
-    """Ends a server's process group and all that came of its leader: SIGTERM, the grace, then SIGKILL."""
-    tree = _tree(leader)
-    _signal_group(leader, signal.SIGTERM)
-    await _gone(tree, grace_s)
-    _signal_group(leader, signal.SIGKILL)
-    for member in tree:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    await _gone(tree, 10.0)
+async def stop_all(find: Callable[[], Iterable[psutil.Process]], grace_s: float) -> None:
+    """Ends all that `find` finds: SIGTERM, the grace, then SIGKILL to what is there by then, newcomers included."""
+    first = _signal(find(), signal.SIGTERM)
+    await _gone(first, grace_s)
+    late = _signal(find(), signal.SIGKILL)
+    await _gone(late, _KILLED_S)
 
 
 async def port_closed(host: str, port: int, within_s: float) -> bool:
@@ -92,18 +115,34 @@ async def port_closed(host: str, port: int, within_s: float) -> bool:
     return True
 
 
-def _tree(leader: int) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(leader)
-        return [process, *process.children(recursive=True)]
-    return []
+def _orphaned_life(process: psutil.Process, port: int) -> str | None:
+    environment = _environment(process)
+    pid, _, birth = environment.get(HEAD_VARIABLE, "").partition(":")
+    if environment.get(PORT_VARIABLE) != str(port) or not pid.isdigit() or _birth(int(pid)) == birth:
+        return None
+    return environment.get(LIFE_VARIABLE)
 
 
-async def _gone(processes: list[psutil.Process], within_s: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within_s):
-            while any(_is_alive(process) for process in processes):
-                await asyncio.sleep(_POLL_S)
+def _environment(process: psutil.Process) -> dict[str, str]:
+    try:
+        return process.environ()
+    except (psutil.Error, OSError):
+        return {}
+
+
+def _birth(pid: int) -> str | None:
+    """When a process was started, as a word that no change of the clock alters; None when it is gone."""
+    try:
+        if not Path("/proc/self/stat").exists():
+            return str(psutil.Process(pid).create_time())
+        # clock ticks since boot: psutil's create_time() moves when the clock is set, and a living head would look dead
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _alive() -> Iterator[psutil.Process]:
+    return (process for process in psutil.process_iter() if _is_alive(process))
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -113,6 +152,23 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
+def _children(pid: int) -> set[int]:
+    try:
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> list[psutil.Process]:
+    signalled = list(processes)
+    for process in signalled:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+    return signalled
+
+
+async def _gone(processes: list[psutil.Process], within_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            while any(_is_alive(process) for process in processes):
+                await asyncio.sleep(_POLL_S)

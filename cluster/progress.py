@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from cluster.screen import harmless
 from loadgen.plan import Execution, Plan
 
 
@@ -38,7 +39,7 @@ class ConsoleWatcher:
 
     def server(self, platform: str, text: str) -> None:
         self._line(f"{platform}: {text}")
-        self._progress.update(self._bars[platform], doing=escape(text[:60]))
+        self._progress.update(self._bars[platform], doing=escape(harmless(text)[:60]))
 
     def cell_started(self, execution: Execution) -> None:
         cell = execution.cell
@@ -53,7 +54,7 @@ class ConsoleWatcher:
         return self._progress.add_task(escape(name), total=total, doing="")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(harmless(text), markup=False, highlight=False)
 
 
 def _title(execution: Execution) -> str:

@@ -37,8 +37,23 @@ def _same(reported: Any, asked: AxisValue) -> bool:
         return str(reported).lower() in (("true", "1") if asked else ("false", "0", "none"))
     try:
         return float(reported) == float(asked)  # type: ignore[arg-type]  # None raises, and is not equal
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return str(reported) == str(asked)
+
+
+def simulation(info: Mapping[str, Any] | None) -> tuple[bool, float]:
+    """Whether the server says that it is a simulation, and how much faster its clock runs (1: as ours)."""
+    said = (info or {}).get("loadgen_sim")
+    if not isinstance(said, dict) or said.get("simulated") is not True:
+        return False, 1.0
+    scale = _number(said.get("time_scale"))
+    return True, scale if scale is not None and scale > 0 else 1.0
+
+
+def server_lag_p99_ms(info: Mapping[str, Any] | None) -> float | None:
+    """How late a simulated server's own clock was; None on any other."""
+    said = (info or {}).get("loadgen_sim")
+    return _number(said.get("lag_p99_ms")) if isinstance(said, dict) else None
 
 
 def max_running_requests(info: Mapping[str, Any] | None) -> int | None:
@@ -51,8 +66,17 @@ def max_running_requests(info: Mapping[str, Any] | None) -> int | None:
         for state in (states if isinstance(states, list) else [])
         if isinstance(state, dict)
     ]
-    known = [limit for limit in effective if isinstance(limit, int)]
+    known = [limit for limit in map(_limit, effective) if limit is not None]
     if known and len(known) == len(effective):
         return sum(known)
-    limit = info.get("max_running_requests")
-    return limit if isinstance(limit, int) else None
+    return _limit(info.get("max_running_requests"))
+
+
+def _limit(value: Any) -> int | None:
+    is_limit = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+    return value if is_limit else None
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
+    return float(value) if is_number else None

@@ -7,7 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.servers import LiveServer, key_of
+from cluster.commands import key_of
+from cluster.proof import server_lag_p99_ms
+from cluster.screen import harmless
+from cluster.servers import LiveServer
 from loadgen.checks import Evidence, find_doubts
 from loadgen.client import CellRun
 from loadgen.clock import unix_ns
@@ -82,7 +85,7 @@ def failed_cell(life: Life, execution: Execution, reason: str, live: LiveServer 
     return {
         **_cell_identity(life, execution, live),
         "status": "failed",
-        "failure": reason,
+        "failure": harmless(reason),
         "started_unix_ns": unix_ns(),
         **dict.fromkeys(("sent", "ok", "cut", "errors", "n"), 0),
         "outcomes": "{}",
@@ -112,6 +115,16 @@ def statuses(run: Run) -> dict[CellKey, str]:
     return {(row["cell_id"], row["repeat"]): row["status"] for row in cells}
 
 
+def ungraded(run: Run) -> set[CellKey]:
+    """Evaluations that were measured, and whose programs have not been run."""
+    cells = run.read("cells").select(["cell_id", "repeat", "kind", "status", "passed"]).to_pylist()
+    return {
+        (row["cell_id"], row["repeat"])
+        for row in cells
+        if row["kind"] == "eval" and row["status"] == "done" and row["passed"] is None
+    }
+
+
 def mark_lost_servers(run: Run) -> None:
     """Lives that an earlier session left as ready ended with it, without a record of how."""
     for row in run.read("servers").to_pylist():
@@ -130,7 +143,6 @@ async def read_sample(execution: Execution, live: LiveServer, moment: str) -> di
         except RunFailed:
             metrics = None  # a server that is gone has no counters; its death is recorded where it is noticed
     read = metrics or {}
-    sim = (info or {}).get("loadgen_sim") or {}
     return {
         "cell_id": execution.cell.cell_id,
         "repeat": execution.repeat,
@@ -140,7 +152,7 @@ async def read_sample(execution: Execution, live: LiveServer, moment: str) -> di
         "running_requests": _whole(read.get("sglang:num_running_reqs")),
         "queued_requests": _whole(read.get("sglang:num_queue_reqs")),
         **{column: read.get(name) for column, name in _COUNTERS.items()},
-        "server_lag_p99_ms": sim.get("lag_p99_ms"),
+        "server_lag_p99_ms": server_lag_p99_ms(info),
     }
 
 
@@ -182,4 +194,5 @@ def _with_phases(requests: pa.Table, window: Window) -> pa.Table:
 
 
 def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    """A gauge as a count. A metrics page may well say NaN."""
+    return int(value) if value is not None and abs(value) < 2**63 else None

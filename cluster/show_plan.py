@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from cluster.servers import fill_in
+from cluster.commands import fill_in
 from loadgen.plan import Estimate, Life, Plan
 from loadgen.redact import mask_command, mask_env
 from loadgen.spec import ExternalServer, Platform, Sweep

@@ -2,12 +2,14 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.local import LocalClients, LocalGraders
+from cluster.proof import simulation
+from cluster.roles import WorkerLost
+from cluster.screen import harmless
 from loadgen.client import CellJob
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import BadInput, RunFailed
@@ -20,12 +22,12 @@ from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, check_endpoint
 from loadgen.sse import EventParser
 from loadgen.transport import Exchange, TimeLimits, open_transport
-from loadgen.wire import ChatOptions, chat_body, decode
+from loadgen.wire import ChatOptions, chat_body, decode, read_json
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SHOWN_EVENTS = 6
 _SHOWN_CHARS = 160
 _LONG_NS = 3_600_000_000_000
+_EVAL_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,10 @@ async def evaluate(asked: Asked, problems: str, max_tokens: int, concurrency: in
         limits=Limits(),
         corpus=(),
     )
-    (run,) = await LocalClients().run("server", [job], _LONG_NS / 1e9)
+    try:
+        (run,) = await LocalClients().run("server", [job], _EVAL_S)
+    except WorkerLost as error:
+        raise RunFailed(f"{asked.url}: {error}; ask more at once with --concurrency") from error
     return await LocalGraders().grade(asked_set.name, run.responses, run.requests, ProgramLimits())
 
 
@@ -93,7 +98,7 @@ async def probe(asked: Asked, problem_name: str, max_tokens: int) -> list[str]:
     )
     decode(exchange, record)
     return [
-        f"model {server.model}, problem {problem.name}",
+        f"model {_clean(server.model)}, problem {problem.name}",
         *_event_lines(exchange),
         *_facts(record, problem),
     ]
@@ -102,11 +107,10 @@ async def probe(asked: Asked, problem_name: str, max_tokens: int) -> list[str]:
 async def _look(asked: Asked) -> _Server:
     async with open_endpoint(asked.url.rstrip("/"), asked.api_key) as endpoint:
         models = await endpoint.models()
-        info = await endpoint.server_info() or {}
+        _, time_scale = simulation(await endpoint.server_info())
     if not models and asked.model is None:
         raise RunFailed(f"{asked.url}: it lists no model; name one with --model")
-    sim = info.get("loadgen_sim") or {}
-    return _Server(asked.model or models[0], float(sim.get("time_scale", 1.0)))
+    return _Server(asked.model or models[0], time_scale)
 
 
 def _problems(name: str) -> ProblemSet:
@@ -139,9 +143,8 @@ def _event_lines(exchange: Exchange) -> Iterator[str]:
 
 def _essence(data: bytes) -> str:
     """The parts of an event that differ from one to the next."""
-    try:
-        event = json.loads(data)
-    except ValueError:
+    event = read_json(data)
+    if event is None:
         return data.decode(errors="replace")
     if not isinstance(event, dict):
         return str(event)
@@ -153,7 +156,7 @@ def _facts(record: RequestRecord, problem: Problem) -> Iterator[str]:
     extraction = extract(Answer(record.reasoning, record.content, record.finish_reason), problem.entry_point)
     yield ""
     yield f"outcome        {record.outcome}{f': {_clean(record.error)}' if record.error else ''}"
-    yield f"finish_reason  {record.finish_reason}"
+    yield f"finish_reason  {_clean(str(record.finish_reason))}"
     yield f"reasoning      {len(record.reasoning)} characters{_start_of(record.reasoning)}"
     yield f"content        {len(record.content)} characters{_start_of(record.content)}"
     yield f"usage          prompt {record.prompt_tokens}, output {record.output_tokens}, reasoning {record.reasoning_tokens}, cached {record.cached_tokens}"
@@ -161,7 +164,7 @@ def _facts(record: RequestRecord, problem: Problem) -> Iterator[str]:
     yield f"extraction     {extraction.kind}, rule {extraction.rule}, flags {', '.join(extraction.flags) or 'none'}"
     if extraction.program is not None:
         yield "program:"
-        yield from (f"    {_CONTROL.sub('', line)}" for line in extraction.program.splitlines())
+        yield from (f"    {harmless(line)}" for line in extraction.program.splitlines())
 
 
 def _start_of(text: str) -> str:
@@ -169,4 +172,4 @@ def _start_of(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    return _CONTROL.sub(" ", text.replace("\n", " "))[:_SHOWN_CHARS]
+    return harmless(text.replace("\n", " "))[:_SHOWN_CHARS]

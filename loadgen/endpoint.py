@@ -15,6 +15,11 @@ from loadgen.redact import without_key
 from loadgen.wire import error_message, read_json
 
 _REQUEST_S = 30.0
+_UNREADY = frozenset({502, 503, 504})
+
+
+class NotReady(RunFailed):
+    """The server cannot be reached, or says that it (or what it stands before) is not ready yet."""
 
 
 class Endpoint:
@@ -26,11 +31,11 @@ class Endpoint:
         self.url = url
 
     async def models(self) -> list[str]:
-        """Ids of /v1/models. Raises RunFailed when the server cannot be reached or refuses."""
+        """Ids of /v1/models. Raises NotReady as its name says, and RunFailed when the server refuses."""
         status, body = await self._call("GET", "/v1/models")
         value = read_json(body)
         if status != 200 or not isinstance(value, dict):
-            raise RunFailed(f"{self.url}/v1/models answered {status}: {error_message(body)}")
+            raise _failure(status)(f"{self.url}/v1/models answered {status}: {error_message(body)}")
         listed = value.get("data")
         items = listed if isinstance(listed, list) else []
         return [str(item["id"]) for item in items if isinstance(item, dict) and "id" in item]
@@ -57,7 +62,10 @@ class Endpoint:
         return len(tokens) if isinstance(tokens, list) else None
 
     async def complete(self, message: str, model: str, max_tokens: int, timeout_s: float) -> dict[str, Any]:
-        """A whole chat completion as JSON. Raises RunFailed with the server's words when it is not one."""
+        """A whole chat completion as JSON. Raises RunFailed (or NotReady) with the server's words when it is not one.
+
+        llama.cpp lists its model while it loads it, and answers 503 here until it is done.
+        """
         request = {
             "model": model,
             "messages": [{"role": "user", "content": message}],
@@ -67,7 +75,7 @@ class Endpoint:
         status, body = await self._call("POST", "/v1/chat/completions", request, timeout_s)
         value = read_json(body)
         if status != 200 or not isinstance(value, dict) or not value.get("choices"):
-            raise RunFailed(f"{self.url}: a plain completion failed ({status}): {error_message(body)}")
+            raise _failure(status)(f"{self.url}: a plain completion failed ({status}): {error_message(body)}")
         return value
 
     async def flush_cache(self, wait_s: float) -> bool:
@@ -102,9 +110,9 @@ class Endpoint:
             async with self._session.request(method, self.url + path, json=body, timeout=timeout) as response:
                 return response.status, without_key(await response.read(), self._api_key)
         except TimeoutError as error:
-            raise RunFailed(f"{self.url}{path}: no answer within {timeout_s:g} s") from error
+            raise NotReady(f"{self.url}{path}: no answer within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise RunFailed(f"{self.url}: cannot be reached ({error})") from error
+            raise NotReady(f"{self.url}: cannot be reached ({error})") from error
 
 
 @asynccontextmanager
@@ -114,6 +122,10 @@ async def open_endpoint(url: str, api_key: str | None = None) -> AsyncIterator[E
     connector = aiohttp.TCPConnector(force_close=True)  # the server may be restarted between two calls
     async with aiohttp.ClientSession(headers=headers, connector=connector, trust_env=False) as session:
         yield Endpoint(session, url, api_key)
+
+
+def _failure(status: int) -> type[RunFailed]:
+    return NotReady if status in _UNREADY else RunFailed
 
 
 def parse_metrics(text: str) -> dict[str, float]:
