@@ -23,11 +23,12 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.roles import WorkerFacts, WorkerLost
-from loadgen.client import CellJob, CellRun, Client, niceness, raise_open_files
+from loadgen.client import Client, niceness, raise_open_files
 from loadgen.errors import RunFailed
 from loadgen.grading.grade import grade_rows
 from loadgen.grading.problems import problem_set
 from loadgen.grading.sandbox import Limits
+from loadgen.job import CellJob, CellRun
 
 _START_S = 120.0
 

@@ -16,11 +16,11 @@ from cluster.roles import Clients, Graders, WorkerLost
 from cluster.server_process import ServerFailed
 from cluster.servers import LiveServer, PlatformServer
 from cluster.sweep import Instruction, PlatformSweep, RecordFailure, RunCell, StartServer, StopServer
-from loadgen.client import CellJob
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
 from loadgen.grading.sandbox import Limits as ProgramLimits
+from loadgen.job import CellJob
 from loadgen.plan import Cell, Execution, Life, Plan
 from loadgen.prompts import read_corpus
 from loadgen.schedule import make_shards

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.roles import WorkerFacts, WorkerLost
-from loadgen.client import CellJob, CellRun, Client, niceness, raise_open_files
+from loadgen.client import Client, niceness, raise_open_files
 from loadgen.grading.grade import grade_rows
 from loadgen.grading.problems import problem_set
 from loadgen.grading.sandbox import Limits
+from loadgen.job import CellJob, CellRun
 
 
 class LocalClients:

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from loadgen.client import CellJob, CellRun
 from loadgen.grading.sandbox import Limits
+from loadgen.job import CellJob, CellRun
 
 
 class WorkerLost(Exception):

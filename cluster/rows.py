@@ -12,10 +12,10 @@ from cluster.proof import server_lag_p99_ms
 from cluster.screen import harmless
 from cluster.servers import LiveServer
 from loadgen.checks import Evidence, find_doubts
-from loadgen.client import CellRun
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
+from loadgen.job import CellRun
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Execution, Life
 from loadgen.records import phase_of

@@ -10,12 +10,12 @@ from cluster.local import LocalClients, LocalGraders
 from cluster.proof import simulation
 from cluster.roles import WorkerLost
 from cluster.screen import harmless
-from loadgen.client import CellJob
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import BadInput, RunFailed
 from loadgen.grading.extract import Answer, extract
 from loadgen.grading.problems import Problem, ProblemSet, problem_set
 from loadgen.grading.sandbox import Limits as ProgramLimits
+from loadgen.job import CellJob
 from loadgen.plan import Cell
 from loadgen.records import Phase, RequestRecord
 from loadgen.schedule import Shard

@@ -22,9 +22,10 @@ from scripted_server import (
 )
 from sim_fixtures import SimServer
 
-from loadgen.client import CellJob, CellRun, Client
+from loadgen.client import Client
 from loadgen.errors import RunFailed
 from loadgen.grading.problems import problem_set
+from loadgen.job import CellJob, CellRun
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Cell
 from loadgen.prompts import builtin_corpus

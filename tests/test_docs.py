@@ -45,3 +45,10 @@ def test_the_locks_name_no_index():
         assert "://" not in text
         assert "--index" not in text
         assert "--hash=sha256:" in text
+
+
+def test_every_module_stands_in_the_drawing():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for package in ("loadgen", "cluster"):
+        for path in (ROOT / package).glob("*.py"):
+            assert path.stem.startswith("__") or f"`{path.stem}`" in text or f"{path.stem}.py" in text, path
