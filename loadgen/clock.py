@@ -13,6 +13,6 @@ def unix_ns() -> int:
     return time.time_ns()
 
 
-def sleep_s(seconds: float) -> None:
-    """Blocks the calling thread."""
-    time.sleep(seconds)
+def cpu_ns() -> int:
+    """Nanoseconds of CPU that this process has used."""
+    return time.process_time_ns()

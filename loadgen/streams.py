@@ -9,13 +9,12 @@ ended: stamps and bytes are kept, and decoding comes after the cell.
 
 import asyncio
 import gc
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from loadgen.clock import monotonic_ns
+from loadgen.clock import cpu_ns, monotonic_ns
 from loadgen.job import CellJob, CellRun
 from loadgen.questions import Questions
 from loadgen.records import Phase, RequestRecord, phase_of
@@ -81,7 +80,7 @@ class CellLoop:
         gc.collect()
         gc.freeze()
         gc.disable()
-        cpu_start, wall_start = time.process_time(), time.perf_counter()
+        cpu_start_ns, wall_start_ns = cpu_ns(), monotonic_ns()
         lag_task = asyncio.create_task(self._sample_lag())
         try:
             start_ns, end_ns, complete = await self._phases()
@@ -89,7 +88,7 @@ class CellLoop:
             lag_task.cancel()
             gc.enable()
             gc.unfreeze()
-        cpu = (time.process_time() - cpu_start) / (time.perf_counter() - wall_start)
+        cpu = (cpu_ns() - cpu_start_ns) / (monotonic_ns() - wall_start_ns)
         return self._bring_back(start_ns, end_ns, complete=complete, cpu=cpu)
 
     async def _phases(self) -> tuple[int, int, bool]:

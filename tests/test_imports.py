@@ -16,7 +16,7 @@ NAMED_PLACES = {
     "ray": {"cluster.actors"},
     "rich": {"cluster.cli", "cluster.launch", "cluster.progress", "reports.terminal"},
     "click": {"cluster.cli"},
-    "time": {"loadgen.clock", "loadgen.client"},
+    "time": {"loadgen.clock"},
 }
 # The simulator is a server with its own clock; the sandbox's child runs outside our process.
 OUTSIDE = ("loadgen.sim", "loadgen.grading")
