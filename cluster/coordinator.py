@@ -106,7 +106,8 @@ class Coordinator:
 
     async def _start(self, life: Life, sweep: PlatformSweep) -> list[Instruction]:
         server = self._staff.servers[life.platform]
-        self._note("server_starting", life.platform, f"{life.config}: starting")
+        doing = "starting" if server.is_ours else "found running; it is not touched"
+        self._note("server_starting", life.platform, f"{life.config}: {doing}")
         try:
             live = await server.start(life)
         except ServerFailed as error:
@@ -120,7 +121,8 @@ class Coordinator:
     async def _stop(self, sweep: PlatformSweep) -> list[Instruction]:
         platform = sweep.life.platform
         await self._staff.servers[platform].stop()
-        self._note("server_stopped", platform, f"{sweep.life.config}: stopped")
+        if self._staff.servers[platform].is_ours:
+            self._note("server_stopped", platform, f"{sweep.life.config}: stopped")
         return sweep.server_stopped()
 
     async def _run_cell(

@@ -44,16 +44,17 @@ def members(server_id: str, leader: int | None) -> list[psutil.Process]:
     """The living processes of a server life: the leader's session and children, and whatever carries the life's mark.
 
     A process may leave its parent and its session (a double fork), or hide its environment (a new title overwrites
-    it); all at once is not known to happen.
+    it); all at once is not known to happen. Our own session is never a server's, whatever a caller says.
     """
+    if leader == session(os.getpid()):
+        leader = None
     family = _children(leader) if leader else set()
-    is_own_session = leader is not None and leader != session(os.getpid())
     return [
         process
         for process in _alive()
         if process.pid in family
         or life_of(process) == server_id
-        or (is_own_session and session(process.pid) == leader)
+        or (leader is not None and session(process.pid) == leader)
     ]
 
 

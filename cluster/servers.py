@@ -67,6 +67,11 @@ class PlatformServer:
         self._process: ServerProcess | None = None
         self._row: dict[str, Any] = {}
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether we start and stop it; an external server is neither."""
+        return isinstance(self.platform.server, ProcessServer)
+
     async def start(self, life: Life) -> LiveServer:
         """The life's server, answering. Raises ServerFailed; what was started is stopped by then, and recorded."""
         self._row = self._new_row(life)

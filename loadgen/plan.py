@@ -252,6 +252,7 @@ def _estimate(sweep: Sweep, lives: Mapping[str, tuple[Life, ...]]) -> Estimate:
     waves = load.warmup_requests_per_stream + load.measure_requests_per_stream + 1
     requests = sum(cell.concurrency * waves for cell in loads)
     outputs = sum(cell.concurrency * waves * cell.max_tokens for cell in loads)
+    ours = [platform.name for platform in sweep.platforms if isinstance(platform.server, ProcessServer)]
     side_by_side = [
         sum(1 for life in group for execution in life.executions if execution.cell.kind == "load")
         for group in lives.values()
@@ -259,7 +260,7 @@ def _estimate(sweep: Sweep, lives: Mapping[str, tuple[Life, ...]]) -> Estimate:
     longest = max(side_by_side, default=0)
     return Estimate(
         cells=len(cells),
-        starts=sum(len(group) for group in lives.values()),
+        starts=sum(len(lives.get(name, ())) for name in ours),
         requests=requests,
         prompt_tokens=sum(cell.concurrency * waves * (cell.context_tokens or 0) for cell in loads),
         output_tokens=outputs,
