@@ -207,6 +207,7 @@ class Coordinator:
                 time_scale=live.time_scale,
                 load=self._sweep.load,
                 limits=self._sweep.limits,
+                simulated=live.simulated,
                 corpus=() if cell.kind == "eval" else self._corpora[cell.prompt_source],
             )
             for shard in shards

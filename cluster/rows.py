@@ -148,6 +148,7 @@ async def read_sample(execution: Execution, live: LiveServer, moment: str) -> di
         "repeat": execution.repeat,
         "server_id": live.server_id,
         "moment": moment,
+        "simulated": live.simulated,
         "unix_ns": unix_ns(),
         "running_requests": _whole(read.get("sglang:num_running_reqs")),
         "queued_requests": _whole(read.get("sglang:num_queue_reqs")),

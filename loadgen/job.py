@@ -27,6 +27,7 @@ class CellJob:
     load: Load
     limits: Limits
     corpus: tuple[str, ...]
+    simulated: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

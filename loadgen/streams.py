@@ -175,7 +175,13 @@ class CellLoop:
             record.phase = phase_of(record.sent_ns, start_ns, end_ns)
         records = sorted((record for record, _ in self._taken), key=lambda record: record.index)
         context = RequestContext(
-            job.cell.cell_id, job.repeat, job.cell.platform, job.server_id, job.worker, job.time_scale
+            cell_id=job.cell.cell_id,
+            repeat=job.repeat,
+            platform=job.cell.platform,
+            server_id=job.server_id,
+            worker=job.worker,
+            time_scale=job.time_scale,
+            simulated=job.simulated,
         )
         lag_ms = float(np.quantile(self._lags_s, 0.99) * 1000) if self._lags_s else None
         return CellRun(
@@ -195,6 +201,7 @@ class CellLoop:
                 "cell_id": self._job.cell.cell_id,
                 "repeat": self._job.repeat,
                 "request_index": record.index,
+                "simulated": self._job.simulated,
                 "problem": record.problem,
                 "prompt": self._questions.message(record.index),
                 "reasoning": record.reasoning,

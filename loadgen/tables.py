@@ -72,6 +72,7 @@ REQUESTS = Table(
         Column("server_id", _STR, "", "The server life that answered; key of `servers`."),
         Column("worker", _STR, "", "Load worker that sent it."),
         Column("time_scale", _F64, "", "How many times faster than real the (simulated) server's clock ran; 1 on a real server. Multiply real durations with it to get the server's."),
+        Column("simulated", _BOOL, "", "Whether a simulated server answered.", "unknown"),
         Column("phase", _STR, "", "warmup, measure or drain, by the time of sending."),
         Column("problem", _STR, "", "Grading problem asked.", "a load request"),
         Column("scheduled_ns", _I64, "ns, monotonic", "When it was due."),
@@ -111,6 +112,7 @@ RESPONSES = Table(
         *_CELL_KEY,
         Column("request_index", _I64, "", "Key into `requests`."),
         Column("problem", _STR, "", "Grading problem asked.", "a load request"),
+        Column("simulated", _BOOL, "", "Whether a simulated server answered.", "unknown"),
         Column("prompt", _STR, "", "The user message sent."),
         Column("reasoning", _STR, "", "Text of the reasoning field(s), joined."),
         Column("content", _STR, "", "Text of the content field, joined."),
@@ -125,6 +127,7 @@ GRADES = Table(
         *_CELL_KEY,
         Column("request_index", _I64, "", "Key into `requests` and `responses`."),
         Column("problem", _STR, "", "Name of the problem; its entry point."),
+        Column("simulated", _BOOL, "", "Whether a simulated server answered.", "unknown"),
         Column("extraction_kind", _STR, "", "code, no_code, no_entry_point, truncated, empty_answer, answer_in_reasoning; or no_response."),
         Column("extraction_rule", _STR, "", "Which rule chose the program.", "no program"),
         Column("flags", _STRS, "", "finish_length, delimiter_missing, code_in_reasoning_only, in_reasoning, unparsed."),
@@ -247,6 +250,7 @@ SERVER_SAMPLES = Table(
     (
         *_CELL_KEY,
         Column("server_id", _STR, "", "Key of `servers`."),
+        Column("simulated", _BOOL, "", "Whether a simulated server answered.", "unknown"),
         Column("moment", _STR, "", "before or after the cell."),
         Column("unix_ns", _I64, "ns since 1970", "When it was read."),
         Column("running_requests", _I64, "", "Requests running.", "unknown"),
@@ -331,6 +335,7 @@ class RequestContext:
     server_id: str
     worker: str
     time_scale: float
+    simulated: bool | None = None
 
 
 def requests_table(records: Iterable[RequestRecord], context: RequestContext) -> pa.Table:
@@ -348,6 +353,7 @@ def _request_row(record: RequestRecord, context: RequestContext) -> dict[str, An
         "server_id": context.server_id,
         "worker": context.worker,
         "time_scale": context.time_scale,
+        "simulated": context.simulated,
         "chunk_ns": [at_ns - origin_ns for at_ns in record.chunk_ns],
         **{
             name: getattr(record, name)

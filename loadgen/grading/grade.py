@@ -133,6 +133,7 @@ def _row(problem: Problem, request: Mapping[str, Any], grade: Grade) -> dict[str
     return {
         **{name: request[name] for name in _KEY},
         "problem": problem.name,
+        "simulated": request["simulated"],
         "extraction_kind": str(extraction.kind),
         "extraction_rule": extraction.rule,
         "flags": list(extraction.flags),

@@ -88,3 +88,7 @@ def test_two_platforms_two_configs_two_repeats_on_ray(cli):
         assert "5/5 passed" in text
         assert "hf_secret" not in text
     assert str(folder / "report.html") in output or "run/report.html" in output
+    for table in ("requests", "responses", "grades", "cells", "servers", "server_samples"):
+        assert set(run.read(table)["simulated"].to_pylist()) == {True}, (
+            f"{table} does not say that it is simulated"
+        )
