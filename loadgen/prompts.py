@@ -40,7 +40,7 @@ class SaltKey:
 
 
 def read_corpus(source: str) -> tuple[str, ...]:
-    """Paragraphs of a prompt source: `builtin` (a public-domain novel) or the path of a UTF-8 text file.
+    """Paragraphs of a prompt source: `builtin` (Lewis Carroll's Alice of 1865, in the public domain) or the path of a UTF-8 text file.
 
     Raises BadInput when the file cannot be read or has no words.
     """
