@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -42,7 +43,7 @@ def find_program(name: str) -> str | None:
 
 def environment() -> dict[str, str]:
     """This process's environment; programs installed beside this Python are found last."""
-    here = os.path.dirname(sys.executable)  # noqa: PTH120 - a plain string for PATH
+    here = str(Path(sys.executable).parent)
     return {**os.environ, "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), here])}
 
 

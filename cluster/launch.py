@@ -83,13 +83,15 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
             interrupted = asyncio.run(
                 _conduct(order, run, journal, clients, graders, console, uses_ray=not local)
             )
-        return run, _end(run, journal, interrupted=interrupted)
+            # before Ray ends, which takes a second: a second Ctrl-C may come
+            code = _end(run, journal, interrupted=interrupted)
     except OSError as error:
         raise RunFailed(
             f"{run.path}: the run cannot go on ({error}); what was measured is kept: loadgen run --resume {run.path}"
         ) from error
     finally:
         run.close()
+    return run, code
 
 
 def _end(run: Run, journal: Journal, *, interrupted: bool) -> int:

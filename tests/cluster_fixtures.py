@@ -12,8 +12,11 @@ from scripted_server import closed_port
 
 from cluster.processes import LIFE_VARIABLE
 from cluster.servers import PlatformServer
-from loadgen.plan import Life
-from loadgen.spec import Platform
+from loadgen.job import CellJob
+from loadgen.plan import Cell, Life
+from loadgen.prompts import read_corpus
+from loadgen.schedule import Shard
+from loadgen.spec import Limits, Load, Platform
 from loadgen.store import Run
 
 # Answers what readiness asks for; the words of its command line say what is wrong with it.
@@ -128,3 +131,31 @@ def said_at_start(server: PlatformServer) -> dict[str, Any]:
     log = server._run.path / the_row(server)["log_path"]
     first: dict[str, Any] = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
     return first
+
+
+def cell_job(
+    endpoint: str,
+    *,
+    platform: str = "box",
+    worker: str = "box-w0",
+    measure_min_s: float = 1,
+    model: str = "m",
+) -> CellJob:
+    """A worker's part of a small load cell on a simulator at time scale 40."""
+    load = {"concurrency": [1], "measure_min_s": measure_min_s, "measure_max_s": 800.0, "drain_max_s": 20.0}
+    return CellJob(
+        cell=Cell(f"{platform}.plain.c1", "load", platform, "plain", "text", 60, 16, 0.0, 1, ignore_eos=True),
+        repeat=0,
+        run_id="run",
+        seed=1,
+        shard=Shard(0, 1, 1),
+        worker=worker,
+        endpoint=endpoint,
+        api_key_env=None,
+        model=model,
+        server_id="s",
+        time_scale=40.0,
+        load=Load.model_validate({**load, "measure_min_requests": 2}),
+        limits=Limits(),
+        corpus=read_corpus("builtin"),
+    )

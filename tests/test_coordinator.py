@@ -41,7 +41,7 @@ axes:
 server_configs: {configs}
 workloads:
   - {{context_tokens: 60, output_tokens: 16}}
-load: {{concurrency: [1, 2], measure_min_s: 2, measure_min_requests: 2, drain_max_s: 20}}
+load: {{concurrency: [1, 2], measure_min_s: {measure_s}, measure_min_requests: 2, drain_max_s: 20}}
 limits: {{request_timeout_s: 20}}
 {more}
 """
@@ -70,10 +70,19 @@ class Rig:
     """One run folder; each `conduct` is a session on it."""
 
     def __init__(
-        self, folder: Path, configs: str = PLAIN, more: str = "", command: str | None = None
+        self,
+        folder: Path,
+        configs: str = PLAIN,
+        more: str = "",
+        command: str | None = None,
+        measure_s: float = 2,
     ) -> None:
         text = SWEEP.format(
-            port=closed_port(), command=command or SIM.format(budget='"8"'), configs=configs, more=more
+            port=closed_port(),
+            command=command or SIM.format(budget='"8"'),
+            configs=configs,
+            more=more,
+            measure_s=measure_s,
         )
         self.sweep = parse_sweep(text, "sweep.yaml")
         self.plan = make_plan(self.sweep, None)
@@ -203,9 +212,9 @@ def test_a_death_in_a_cell_restarts_the_server_and_a_second_one_is_the_cells_out
 
 
 DYING = """
-import http.server, json, os, sys, threading, time
+import http.server, json, os, sys, time
 
-# As SGLang when a scheduler dies: answers, then refuses at once, and exits some time later.
+# As SGLang when a scheduler dies: connections are refused at once, and the process exits some time later.
 class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.say({"data": [{"id": "m"}]}) if self.path == "/v1/models" else self.say({}, 404)
@@ -213,7 +222,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "stream" in asked and asked["stream"]:
-            os._exit(0) if os.fork() else (self.server.socket.close(), time.sleep(3), os._exit(0))
+            os._exit(1)
         self.say({"choices": [{}], "usage": {"prompt_tokens": 60}} if "messages" in asked else {}, 200 if "messages" in asked else 404)
 
     def say(self, value, status=200):
@@ -228,7 +237,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 if os.fork():
     os.wait()
-    time.sleep(2)
+    time.sleep(1.5)
     sys.exit(137)
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
 """
@@ -236,7 +245,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_
 
 def test_a_server_that_refuses_before_it_exits_has_died_and_its_cell_is_no_result(tmp_path):
     (tmp_path / "dying.py").write_text(DYING, encoding="utf-8")
-    rig = Rig(tmp_path, command=f'["{{python}}", "{tmp_path}/dying.py", "{{port}}"]')
+    rig = Rig(tmp_path, command=f'["{{python}}", "{tmp_path}/dying.py", "{{port}}"]', measure_s=0.2)
     rig.conduct()
     assert {row["failure"] for row in rig.cells().values()} == {"the server died (exit code 137)"}
     assert rig.states() == ["died"] * 4

@@ -1,0 +1,77 @@
+"""One invocation: what fails a run beside its cells is one line and an exit code."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scripted_server import closed_port
+from sim_fixtures import SimServer
+
+from cluster import launch
+from cluster.coordinator import Coordinator
+from loadgen.errors import RunFailed
+from loadgen.store import Run
+
+SWEEP = """
+name: small
+platforms:
+  - name: box
+    server: {{control: external, endpoint: "http://127.0.0.1:{port}"}}
+workloads:
+  - {{context_tokens: 60, output_tokens: 16}}
+load: {{concurrency: 1, measure_min_s: 1, measure_min_requests: 2}}
+"""
+
+
+def order_of(folder: Path, port: int) -> launch.Order:
+    (folder / "sweep.yaml").write_text(SWEEP.format(port=port), encoding="utf-8")
+    return launch.new_order(folder / "sweep.yaml", folder / "run", None)
+
+
+def test_a_run_that_cannot_write_is_one_line_that_says_how_to_go_on(tmp_path, monkeypatch):
+    """The disk fails when the cell has been measured; with space again, the run goes on."""
+    whole = Run.commit_cell
+
+    def full(self: Run, result: object) -> None:
+        raise OSError(28, "No space left on device", str(self.path / "requests"))
+
+    with SimServer("--time-scale", "40") as sim:
+        order = order_of(tmp_path, sim.port)
+        monkeypatch.setattr(Run, "commit_cell", full)
+        with pytest.raises(RunFailed) as failure:
+            launch.execute(order, Console(quiet=True), local=True, address=None)
+        assert "No space left on device" in str(failure.value)
+        assert f"--resume {tmp_path / 'run'}" in str(failure.value)
+
+        monkeypatch.setattr(Run, "commit_cell", whole)
+        resumed = launch.resumed_order(tmp_path / "run")
+        run, code = launch.execute(resumed, Console(quiet=True), local=True, address=None)
+    assert code == 0
+    assert run.read("cells")["status"].to_pylist() == ["done"]
+    events = run.read("journal")["event"].to_pylist()
+    assert events.count("run_started") == events.count("run_resumed") == events.count("run_ended") == 1
+
+
+def test_an_external_server_that_goes_away_fails_its_cells_and_the_run(tmp_path, monkeypatch):
+    sims = [SimServer("--time-scale", "40")]
+    begin = Coordinator.run
+
+    async def after_the_preflight(self: Coordinator) -> None:
+        sims.pop().__exit__()
+        await begin(self)
+
+    monkeypatch.setattr(Coordinator, "run", after_the_preflight)
+    order = order_of(tmp_path, sims[0].port)
+    run, code = launch.execute(order, Console(quiet=True), local=True, address=None)
+    assert code == 1
+    (cell,) = run.read("cells").to_pylist()
+    assert cell["status"] == "failed"
+    assert "cannot be reached" in cell["failure"]
+    assert run.read("journal")["detail"].to_pylist()[-1] == "1 executions failed"
+
+
+def test_nothing_is_made_when_the_server_is_not_there(tmp_path):
+    order = order_of(tmp_path, closed_port())
+    with pytest.raises(RunFailed, match="cannot be reached"):
+        launch.execute(order, Console(quiet=True), local=True, address=None)
+    assert not (tmp_path / "run").exists()
