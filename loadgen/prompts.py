@@ -9,7 +9,6 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -140,9 +139,3 @@ class LoadPrompts:
 def _split(body: bytes) -> tuple[bytes, bytes]:
     head, _, tail = body.partition(_MARK.encode())
     return head, tail
-
-
-@cache
-def builtin_corpus() -> tuple[str, ...]:
-    """The shipped text."""
-    return read_corpus("builtin")

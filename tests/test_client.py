@@ -29,7 +29,7 @@ from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Cell
-from loadgen.prompts import builtin_corpus
+from loadgen.prompts import read_corpus
 from loadgen.schedule import Shard, make_shards
 from loadgen.spec import Limits, Load
 
@@ -63,7 +63,7 @@ def job(url: str, streams: int = 4, context: int = 30, **values: Any) -> CellJob
         "time_scale": 1.0,
         "load": load(),
         "limits": Limits(idle_timeout_s=5, first_byte_timeout_s=5, request_timeout_s=20),
-        "corpus": builtin_corpus()[:100],
+        "corpus": read_corpus("builtin")[:100],
     }
     return CellJob(cell=cell, endpoint=url, **{**usual, **values})
 

@@ -14,7 +14,6 @@ from loadgen.prompts import (
     LoadPrompts,
     SaltKey,
     TextSource,
-    builtin_corpus,
     fit_words,
     read_corpus,
     user_message,
@@ -26,7 +25,7 @@ OPTIONS = ChatOptions("kimi", 32, 0)
 
 
 def test_the_builtin_text_is_a_novel() -> None:
-    paragraphs = builtin_corpus()
+    paragraphs = read_corpus("builtin")
     assert sum(len(paragraph.split()) for paragraph in paragraphs) > 20_000
     assert all(paragraph == paragraph.strip() != "" for paragraph in paragraphs)
 
@@ -72,7 +71,9 @@ def test_a_text_is_longer_than_its_corpus_when_it_must_be() -> None:
 
 
 def test_variants_and_seeds_differ() -> None:
-    texts = {TextSource(builtin_corpus(), seed).text(variant, 30) for seed in (1, 2) for variant in range(4)}
+    texts = {
+        TextSource(read_corpus("builtin"), seed).text(variant, 30) for seed in (1, 2) for variant in range(4)
+    }
     assert len(texts) == 8
 
 
