@@ -21,7 +21,8 @@ from loadgen.records import Phase, RequestRecord
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, check_endpoint
 from loadgen.sse import EventParser
-from loadgen.transport import Exchange, TimeLimits, open_transport
+from loadgen.transport.exchange import READ, Exchange, TimeLimits, blocks
+from loadgen.transport.fallback import open_transport
 from loadgen.wire import ChatOptions, chat_body, decode, read_json
 
 _SHOWN_EVENTS = 6
@@ -130,8 +131,8 @@ def _problem(problems: ProblemSet, name: str) -> Problem:
 
 def _event_lines(exchange: Exchange) -> Iterator[str]:
     parser = EventParser()
-    events = [(at_ns, data) for at_ns, block in exchange.blocks for data in parser.feed(block)]
-    yield f"HTTP {exchange.status}, {len(events)} events in {len(exchange.blocks)} reads"
+    events = [(at_ns, data) for at_ns, block in blocks(exchange) for data in parser.feed(block)]
+    yield f"HTTP {exchange.status}, {len(events)} events in {len(exchange.reads) // READ.size} reads"
     for number, (at_ns, data) in enumerate(events):
         if _SHOWN_EVENTS <= number < len(events) - _SHOWN_EVENTS:
             if number == _SHOWN_EVENTS:

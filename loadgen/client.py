@@ -10,7 +10,8 @@ from loadgen.prompts import VARIANTS, LoadPrompts, SaltKey, TextSource, fit_word
 from loadgen.questions import Questions, eval_questions, load_questions, token_counter
 from loadgen.spec import Limits
 from loadgen.streams import CellLoop
-from loadgen.transport import TimeLimits, open_transport
+from loadgen.transport.exchange import TimeLimits
+from loadgen.transport.fallback import open_transport
 from loadgen.wire import ChatOptions
 
 _NS = 1_000_000_000

@@ -20,7 +20,8 @@ from loadgen.questions import Questions
 from loadgen.records import Phase, RequestRecord, phase_of
 from loadgen.redact import without_key
 from loadgen.tables import RESPONSES, RequestContext, requests_table
-from loadgen.transport import Exchange, HttpTransport
+from loadgen.transport.exchange import READ, Exchange
+from loadgen.transport.fallback import HttpTransport
 from loadgen.wire import decode
 
 _LAG_TICK_S = 0.01
@@ -223,5 +224,5 @@ class CellLoop:
 
 
 def _is_refused(exchange: Exchange) -> bool:
-    few = len(exchange.blocks) <= 2 and sum(len(block) for _, block in exchange.blocks) < _REFUSED_BYTES
+    few = len(exchange.reads) <= 2 * READ.size and len(exchange.body) < _REFUSED_BYTES
     return exchange.status != 200 or few

@@ -11,7 +11,7 @@ from typing import Any
 
 from loadgen.records import ChunkKind, Outcome, RequestRecord, TokenSource
 from loadgen.sse import EventParser
-from loadgen.transport import Exchange
+from loadgen.transport.exchange import READ, Exchange, blocks
 
 _MAX_ERROR_CHARS = 300
 _MAX_COUNT = 2**31 - 1  # the tables' integers; more tokens than that are no count
@@ -54,8 +54,8 @@ def decode(exchange: Exchange, record: RequestRecord) -> None:
     record.done_ns = exchange.done_ns
     record.http_status = exchange.status
     record.resends = exchange.resends
-    record.blocks = len(exchange.blocks)
-    record.response_bytes = sum(len(block) for _, block in exchange.blocks)
+    record.blocks = len(exchange.reads) // READ.size
+    record.response_bytes = len(exchange.body)
     stream = _Stream(record)
     if exchange.status == 200:
         for at_ns, data in _events(exchange):
@@ -68,7 +68,7 @@ def decode(exchange: Exchange, record: RequestRecord) -> None:
 
 def _events(exchange: Exchange) -> list[tuple[int, bytes]]:
     parser = EventParser()
-    return [(at_ns, data) for at_ns, block in exchange.blocks for data in parser.feed(block)]
+    return [(at_ns, data) for at_ns, block in blocks(exchange) for data in parser.feed(block)]
 
 
 class _Stream:
@@ -176,8 +176,8 @@ def _outcome(exchange: Exchange, stream: _Stream) -> Outcome:
         return Outcome.REJECTED if stream.error_code in ("429", "503") else Outcome.IN_STREAM_ERROR
     if exchange.failure is not None:
         return exchange.failure
-    if exchange.blocks and not stream.has_events:
-        stream.error = f"not an event stream: {exchange.blocks[0][1][:100]!r}"
+    if exchange.body and not stream.has_events:
+        stream.error = f"not an event stream: {bytes(exchange.body[:100])!r}"
         return Outcome.MALFORMED
     if stream.is_malformed:
         return Outcome.MALFORMED
@@ -194,7 +194,7 @@ def _outcome(exchange: Exchange, stream: _Stream) -> Outcome:
 def _http_problem(exchange: Exchange) -> str | None:
     if exchange.status is None or exchange.status == 200:
         return None
-    body = b"".join(block for _, block in exchange.blocks)
+    body = bytes(exchange.body)
     return error_message(body) or f"HTTP {exchange.status}"
 
 

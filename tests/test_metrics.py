@@ -13,7 +13,7 @@ from loadgen import metrics
 from loadgen.metrics import Window, summarize
 from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
 from loadgen.tables import RequestContext, requests_table
-from loadgen.transport import Exchange
+from loadgen.transport.exchange import Exchange
 from loadgen.wire import decode
 
 S = 1_000_000_000
@@ -35,8 +35,10 @@ def summary(records: Iterable[RequestRecord], span: Window) -> dict[str, Any]:
 
 def golden(events: list[tuple[float, bytes]]) -> RequestRecord:
     record = RequestRecord(index=0, phase=Phase.MEASURE, scheduled_ns=at(-0.5), max_tokens=32)
-    blocks = [(at(seconds), data) for seconds, data in events]
-    decode(Exchange(sent_ns=at(0), status=200, blocks=blocks, done_ns=at(1.32)), record)
+    exchange = Exchange(sent_ns=at(0), status=200, done_ns=at(1.32))
+    for seconds, data in events:
+        exchange.add(at(seconds), data)
+    decode(exchange, record)
     return record
 
 

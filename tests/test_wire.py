@@ -11,7 +11,7 @@ from scripted_server import DONE, delta, event, role, usage, whole_answer
 
 from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
 from loadgen.tables import RequestContext, requests_table
-from loadgen.transport import Exchange
+from loadgen.transport.exchange import Exchange
 from loadgen.wire import ChatOptions, chat_body, decode, error_message
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
@@ -31,7 +31,10 @@ def decoded(
         block if isinstance(block, tuple) else (1_000_000 * n, block) for n, block in enumerate(blocks, 1)
     ]
     record = RequestRecord(index=0, phase=Phase.MEASURE, scheduled_ns=0, max_tokens=32)
-    decode(Exchange(sent_ns=1, status=status, blocks=timed, failure=failure, error=error), record)
+    exchange = Exchange(sent_ns=1, status=status, failure=failure, error=error)
+    for at_ns, block in timed:
+        exchange.add(at_ns, block)
+    decode(exchange, record)
     return record
 
 

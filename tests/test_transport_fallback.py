@@ -21,9 +21,10 @@ from scripted_server import (
     whole_answer,
 )
 
-from loadgen import transport as transport_module
 from loadgen.records import Outcome, Phase, RequestRecord
-from loadgen.transport import Exchange, TimeLimits, open_transport
+from loadgen.transport import fallback as transport_module
+from loadgen.transport.exchange import Exchange, TimeLimits, blocks
+from loadgen.transport.fallback import open_transport
 from loadgen.wire import decode
 
 T = TypeVar("T")
@@ -221,7 +222,7 @@ def test_nobody_listening_is_a_connect_error() -> None:
 
     exchange = run(work())
     assert exchange.failure is Outcome.CONNECT_ERROR
-    assert (exchange.status, exchange.headers_ns, exchange.blocks) == (None, None, [])
+    assert (exchange.status, exchange.headers_ns, exchange.body) == (None, None, b"")
     assert record_of(exchange).error.startswith("ClientConnectorError")
 
 
@@ -275,7 +276,7 @@ def test_stamps_are_in_order_and_apart_as_the_chunks_were() -> None:
         await peer.stream(*whole_answer(4), pause_s=0.03)
 
     exchange = run(ask(paced))
-    stamps = [at_ns for at_ns, _ in exchange.blocks]
+    stamps = [at_ns for at_ns, _ in blocks(exchange)]
     moments = [exchange.sent_ns, exchange.headers_ns, *stamps, exchange.done_ns]
     assert moments == sorted(moments)
     assert stamps[-1] - stamps[0] >= 0.03 * S * 6 * 0.5

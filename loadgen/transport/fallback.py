@@ -1,20 +1,19 @@
-"""The timed path: sends a prepared body, stamps each block that is read, keeps the bytes, parses nothing.
+"""The transport over aiohttp: for proxies and whatever else our own client does not speak.
 
-The seam under everything timed. This implementation is aiohttp's; blocks are stamped as soon as the loop hands them
-over. Between two stamps of a stream only `blocks.append` happens here. Time limits are kept by a watchdog that looks
+Blocks are stamped when the event loop hands them over. Time limits are kept by a watchdog that looks
 at all exchanges in flight, so that no timer is set or cancelled per block.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import aiohttp
 
 from loadgen.clock import monotonic_ns
 from loadgen.records import Outcome
+from loadgen.transport.exchange import Exchange, TimeLimits
 
 _WATCH_S = 0.05
 _READ_BUFFER_BYTES = 1 << 20
@@ -26,31 +25,6 @@ _AT_ONCE_NS = 1_000_000_000
 _RESET_MARK = "ConnectionResetError"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
-    """Real time: to the response headers, between two reads, and of the whole request."""
-
-    first_byte_ns: int
-    idle_ns: int
-    total_ns: int
-
-
-@dataclass(slots=True, eq=False)
-class Exchange:
-    """One request and what came back, raw. Times are monotonic ns. `failure` is None when the response ended well."""
-
-    sent_ns: int | None = None
-    headers_ns: int | None = None
-    done_ns: int | None = None
-    status: int | None = None
-    blocks: list[tuple[int, bytes]] = field(default_factory=list)
-    is_on_reused_connection: bool = False
-    resends: int = 0
-    failure: Outcome | None = None
-    error: str | None = None
-    task: "asyncio.Task[None] | None" = None
-
-
 class HttpTransport:
     """A pool of connections to one endpoint. Open it with `async with open_transport(...)`."""
 
@@ -58,7 +32,8 @@ class HttpTransport:
         self._session = session
         self._url = url
         self._limits = limits
-        self._in_flight: set[Exchange] = set()
+        self._in_flight: dict[Exchange, asyncio.Task[None]] = {}
+        self._last_ns: dict[Exchange, int] = {}
 
     @property
     def in_flight(self) -> int:
@@ -67,24 +42,24 @@ class HttpTransport:
     async def post(self, body: bytes) -> Exchange:
         """Sends `body` and reads the response to its end. A failure is a value of the exchange, never an exception."""
         exchange = Exchange()
-        exchange.task = asyncio.create_task(self._run(exchange, body))
-        self._in_flight.add(exchange)
+        task = asyncio.create_task(self._run(exchange, body))
+        self._in_flight[exchange] = task
         try:
-            await asyncio.shield(exchange.task)
+            await asyncio.shield(task)
         except asyncio.CancelledError:
             if exchange.failure is None or _is_cancelled():
-                exchange.task.cancel()
+                task.cancel()
                 raise
         finally:
-            self._in_flight.discard(exchange)
+            del self._in_flight[exchange]
+            self._last_ns.pop(exchange, None)
             exchange.done_ns = exchange.done_ns or monotonic_ns()
-            exchange.task = None
         return exchange
 
     def cut_all(self) -> None:
         """Ends every exchange in flight with the outcome `cut`."""
         for exchange in tuple(self._in_flight):
-            _end(exchange, Outcome.CUT, None)
+            self._end(exchange, Outcome.CUT, None)
 
     async def watch(self) -> None:
         """Ends exchanges that break a time limit; runs until cancelled."""
@@ -92,8 +67,8 @@ class HttpTransport:
             await asyncio.sleep(_WATCH_S)
             now_ns = monotonic_ns()
             for exchange in tuple(self._in_flight):
-                if broken := _broken_limit(exchange, self._limits, now_ns):
-                    _end(exchange, *broken)
+                if broken := self._broken_limit(exchange, now_ns):
+                    self._end(exchange, *broken)
 
     async def _run(self, exchange: Exchange, body: bytes) -> None:
         try:
@@ -137,9 +112,30 @@ class HttpTransport:
         ) as response:
             exchange.headers_ns = monotonic_ns()
             exchange.status = response.status
-            blocks = exchange.blocks
             async for block in response.content.iter_any():
-                blocks.append((monotonic_ns(), block))
+                at_ns = self._last_ns[exchange] = monotonic_ns()
+                exchange.add(at_ns, block)
+
+    def _end(self, exchange: Exchange, outcome: Outcome, error: str | None) -> None:
+        task = self._in_flight[exchange]
+        if not task.done() and exchange.failure is None:
+            exchange.failure = outcome
+            exchange.error = error
+            task.cancel()
+
+    def _broken_limit(self, exchange: Exchange, now_ns: int) -> tuple[Outcome, str] | None:
+        limits = self._limits
+        if exchange.sent_ns is None:
+            return None
+        if now_ns - exchange.sent_ns > limits.total_ns:
+            return Outcome.TOTAL_TIMEOUT, f"longer than {limits.total_ns / 1e9:g} s in all"
+        last_ns = self._last_ns.get(exchange, exchange.headers_ns)
+        if last_ns is None:
+            if now_ns - exchange.sent_ns > limits.first_byte_ns:
+                return Outcome.TIMEOUT_FIRST_BYTE, f"no response within {limits.first_byte_ns / 1e9:g} s"
+        elif now_ns - last_ns > limits.idle_ns:
+            return Outcome.IDLE_TIMEOUT, f"nothing for {limits.idle_ns / 1e9:g} s"
+        return None
 
 
 @asynccontextmanager
@@ -183,24 +179,3 @@ async def _note_reuse(_session: object, context: SimpleNamespace, _params: objec
 def _fail(exchange: Exchange, outcome: Outcome, error: Exception) -> None:
     exchange.failure = outcome
     exchange.error = f"{type(error).__name__}: {error}"
-
-
-def _end(exchange: Exchange, outcome: Outcome, error: str | None) -> None:
-    if exchange.task is not None and not exchange.task.done() and exchange.failure is None:
-        exchange.failure = outcome
-        exchange.error = error
-        exchange.task.cancel()
-
-
-def _broken_limit(exchange: Exchange, limits: TimeLimits, now_ns: int) -> tuple[Outcome, str] | None:
-    if exchange.sent_ns is None:
-        return None
-    if now_ns - exchange.sent_ns > limits.total_ns:
-        return Outcome.TOTAL_TIMEOUT, f"longer than {limits.total_ns / 1e9:g} s in all"
-    last_ns = exchange.blocks[-1][0] if exchange.blocks else exchange.headers_ns
-    if last_ns is None:
-        if now_ns - exchange.sent_ns > limits.first_byte_ns:
-            return Outcome.TIMEOUT_FIRST_BYTE, f"no response within {limits.first_byte_ns / 1e9:g} s"
-    elif now_ns - last_ns > limits.idle_ns:
-        return Outcome.IDLE_TIMEOUT, f"nothing for {limits.idle_ns / 1e9:g} s"
-    return None
