@@ -5,13 +5,24 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from loadgen.plan import Cell
-from loadgen.schedule import Shard
+from loadgen.schedule import Offsets, Shard, arrival_seed, arrivals_ns, ramp_ns, to_real_ns
 from loadgen.spec import Limits, Load
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """One endpoint of a platform; requests go to its endpoints in proportion to their weights."""
+
+    endpoint: str
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class CellJob:
-    """Everything one worker needs for its part of one execution. `api_key_env` names a variable of its environment."""
+    """Everything one worker needs for its part of one execution. `api_key_env` names a variable of its environment.
+
+    `targets` holds all endpoints, `endpoint` first; `trace_ns` the whole trace, where arrivals come from one.
+    """
 
     cell: Cell
     repeat: int
@@ -28,12 +39,47 @@ class CellJob:
     limits: Limits
     corpus: tuple[str, ...]
     simulated: bool | None = None
+    targets: tuple[Target, ...] = ()
+    trace_ns: Offsets | None = None
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            object.__setattr__(self, "targets", (Target(self.endpoint),))
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Of the targets, for `schedule.target_of`."""
+        return tuple(target.weight for target in self.targets)
+
+    def arrivals_ns(self) -> Offsets:
+        """Open loop: when this worker's requests are due, in real ns from the cell's start; the i-th is of the i-th
+        of its shard's indexes. It ends with the cell's longest warm-up and window, or with the trace.
+        """
+        load, cell = self.load, self.cell
+        if self.trace_ns is not None:
+            whole = self.trace_ns
+        else:
+            assert cell.rate is not None
+            whole = arrivals_ns(
+                load.arrivals.process,
+                cell.rate,
+                arrival_seed(self.seed, load.arrivals.word, cell.rate, self.repeat),
+                burstiness=load.arrivals.burstiness or 1.0,
+                duration_s=load.warmup_max_s + load.measure_max_s,
+            )
+        return to_real_ns(self.shard.part(whole), self.time_scale)
+
+    def starts_ns(self) -> Offsets:
+        """Closed loop: when each of this worker's streams starts, in real ns from the cell's start."""
+        assert self.cell.concurrency is not None
+        ramp_s = 0.0 if self.cell.kind == "eval" else min(self.load.ramp_s, self.load.warmup_max_s)
+        return to_real_ns(ramp_ns(self.shard, self.cell.concurrency, ramp_s), self.time_scale)
 
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
     """What one worker brings back. The window is in monotonic ns of its host; `complete` says that the counts asked
-    for were reached before the time was over.
+    for were reached before the time was over, `is_stationary` that the warm-up ended by itself and not by its bound.
     """
 
     requests: pa.Table
@@ -43,3 +89,4 @@ class CellRun:
     complete: bool
     loop_lag_p99_ms: float | None
     cpu: float
+    is_stationary: bool = True

@@ -19,7 +19,10 @@ _ID_BYTES = 220  # of a file name's 255; repeat, ending and the mark of an unfin
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The unit that gets a number. `kind` is load or eval; an eval has no context length and asks the problems."""
+    """The unit that gets a number. `kind` is load or eval; an eval has no context length and asks the problems.
+
+    A closed loop has a concurrency; an open loop has arrivals, and a rate unless they come from a trace.
+    """
 
     cell_id: str
     kind: str
@@ -29,10 +32,17 @@ class Cell:
     context_tokens: int | None
     max_tokens: int
     temperature: float
-    concurrency: int
+    concurrency: int | None
     ignore_eos: bool = False
     thinking: bool | None = None
     prompt_source: str = "builtin"
+    rate: float | None = None
+    arrivals: str | None = None
+    is_search_step: bool = False
+
+    @property
+    def is_open_loop(self) -> bool:
+        return self.arrivals is not None
 
 
 @dataclass(frozen=True, slots=True)
