@@ -46,6 +46,7 @@ class ChunkKind(StrEnum):
 
     REASONING = "reasoning"
     ANSWER = "answer"
+    BOTH = "both"  # one event with text of each; how its tokens divide is unknown
 
 
 class TokenSource(StrEnum):
@@ -55,12 +56,28 @@ class TokenSource(StrEnum):
     USAGE = "usage"  # the total only; tokens per chunk are unknown
 
 
+class StampSource(StrEnum):
+    """Whose clock stamped a request's reads."""
+
+    KERNEL = "kernel"  # when the bytes came
+    USER = "user"  # when we read them
+    MIXED = "mixed"
+
+
+class AcceptSource(StrEnum):
+    """Where the speculation figures of a request come from."""
+
+    SPEC_TOKENS_DETAILS = "spec_tokens_details"  # SGLang's extension of a chat stream
+    META_INFO = "meta_info"  # SGLang's /generate
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """One request, as the worker saw it. Times are monotonic ns of the worker's host; None: did not happen.
 
     `chunk_ns`, `chunk_tokens` and `chunk_kind` are parallel: arrival, running token count after the chunk
-    (None where the server gives no running count), and kind.
+    (None where the server gives no running count), and kind. `read_lag_us` has one value for each read that has a
+    kernel stamp: how much later ours was.
     """
 
     index: int
@@ -70,11 +87,16 @@ class RequestRecord:
     target_prompt_tokens: int | None = None
     problem: str | None = None
     sent_ns: int | None = None
+    connected_ns: int | None = None
+    written_ns: int | None = None
     headers_ns: int | None = None
     first_chunk_ns: int | None = None
     first_token_ns: int | None = None
     first_answer_ns: int | None = None
     last_token_ns: int | None = None
+    first_choice_ns: int | None = None
+    last_choice_ns: int | None = None
+    last_event_ns: int | None = None
     done_ns: int | None = None
     outcome: Outcome | None = None
     http_status: int | None = None
@@ -87,9 +109,15 @@ class RequestRecord:
     cached_tokens: int | None = None
     spec_verify_steps: int | None = None
     spec_accept_length: float | None = None
+    accept_source: AcceptSource | None = None
     response_bytes: int = 0
     blocks: int = 0
     resends: int = 0
+    choice_events: int = 0
+    shared_events: int = 0
+    stamp_source: StampSource | None = None
+    client_lag_max_ns: int | None = None
+    read_lag_us: list[int] | None = None
     chunk_ns: list[int] = field(default_factory=list)
     chunk_tokens: list[int] | None = None
     chunk_kind: list[ChunkKind] = field(default_factory=list)

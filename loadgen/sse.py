@@ -5,6 +5,10 @@ newline, lines that begin with a colon are comments. There is no limit on the le
 work is linear in the bytes fed, however they are cut.
 """
 
+import re
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
 
 class EventParser:
     """Feeds on blocks of bytes as the network cut them; yields the data of each event that a block completes."""
@@ -35,14 +39,63 @@ class EventParser:
             if self._data:
                 events.append(b"\n".join(self._data))
                 self._data.clear()
-        elif line.startswith(b"data:"):
-            value = line[5:]
-            self._data.append(value.removeprefix(b" "))
-        elif line == b"data":
-            self._data.append(b"")
+        elif (value := _data_value(line)) is not None:
+            self._data.append(value)
 
 
 def _split_lines(block: bytes) -> list[bytes]:
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return block.split(b"\n")
+
+
+def split_events(payload: bytes) -> tuple[list[bytes], list[int]]:
+    """The data of each event of a whole payload, and the offset behind the byte that ends it.
+
+    Gives what `EventParser` gives, in one pass over bytes that are all there.
+    """
+    return _split_by_lines(payload) if b"\r" in payload else _split_unix(payload)
+
+
+def _split_unix(payload: bytes) -> tuple[list[bytes], list[int]]:
+    datas: list[bytes] = []
+    ends: list[int] = []
+    at = 0
+    *pieces, _ = payload.split(b"\n\n")
+    for piece in pieces:
+        at += len(piece) + 2
+        if piece.startswith(b"data: ") and b"\n" not in piece:
+            datas.append(piece[6:])
+            ends.append(at)
+        elif (data := _data_of(piece.split(b"\n"))) is not None:
+            datas.append(data)
+            ends.append(at)
+    return datas, ends
+
+
+def _split_by_lines(payload: bytes) -> tuple[list[bytes], list[int]]:
+    datas: list[bytes] = []
+    ends: list[int] = []
+    lines: list[bytes] = []
+    at = 0
+    for end in _LINE_END.finditer(payload):
+        if end.start() > at:
+            lines.append(payload[at : end.start()])
+        elif lines:
+            if (data := _data_of(lines)) is not None:
+                datas.append(data)
+                ends.append(end.start() + 1)
+            lines.clear()
+        at = end.end()
+    return datas, ends
+
+
+def _data_of(lines: list[bytes]) -> bytes | None:
+    found = [value for line in lines if (value := _data_value(line)) is not None]
+    return b"\n".join(found) if found else None
+
+
+def _data_value(line: bytes) -> bytes | None:
+    if line.startswith(b"data:"):
+        return line[5:].removeprefix(b" ")
+    return b"" if line == b"data" else None

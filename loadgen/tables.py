@@ -3,15 +3,16 @@
 `docs/data.md` is generated from this file (`python -m loadgen.tables`), and a test keeps the two equal.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from loadgen.record_columns import record_batches
 from loadgen.records import RequestRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _STR = pa.string()
 _I64 = pa.int64()
@@ -19,6 +20,7 @@ _I32 = pa.int32()
 _F64 = pa.float64()
 _BOOL = pa.bool_()
 _STRS = pa.list_(pa.string())
+_WORDS = pa.list_(pa.dictionary(pa.int8(), pa.string()))  # few different words, a byte each
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +79,42 @@ REQUESTS = Table(
         Column("problem", _STR, "", "Grading problem asked.", "a load request"),
         Column("scheduled_ns", _I64, "ns, monotonic", "When it was due."),
         Column("sent_ns", _I64, "ns, monotonic", "When it went to a connection; where a new one had to be made, that counts.", "never sent"),
+        Column("connected_ns", _I64, "ns, monotonic", "A new connection was ready for it.", "it went out on an open connection, or none was made"),
+        Column("written_ns", _I64, "ns, monotonic", "Its last byte was handed to the kernel.", "never, or unknown (fallback transport)"),
         Column("headers_ns", _I64, "ns, monotonic", "Response headers read.", "none came"),
         Column("first_chunk_ns", _I64, "ns, monotonic", "First event of the stream, text or not (a role-only chunk counts here only).", "none came"),
         Column("first_token_ns", _I64, "ns, monotonic", "First chunk with text, reasoning or answer.", "no text came"),
         Column("first_answer_ns", _I64, "ns, monotonic", "First chunk with answer text.", "no answer text came"),
         Column("last_token_ns", _I64, "ns, monotonic", "Last chunk with text.", "no text came"),
-        Column("done_ns", _I64, "ns, monotonic", "End of the response, or of waiting for it.", "unknown: the client was lost"),
+        Column("first_choice_ns", _I64, "ns, monotonic", "First event with a choice, with text or without.", "none came"),
+        Column("last_choice_ns", _I64, "ns, monotonic", "Last event with a choice; the finish event counts, one with usage alone does not.", "none came"),
+        Column("choice_events", _I32, "", "Events with a choice."),
+        Column("last_event_ns", _I64, "ns, monotonic", "Last event, [DONE] included.", "none came"),
+        Column("done_ns", _I64, "ns, monotonic", "End of the response, or of waiting for it; of a whole answer whose connection was left open, its last byte.", "unknown: the client was lost"),
         Column("outcome", _STR, "", "Exactly one of: ok, connect_error, timeout_first_byte, idle_timeout, total_timeout, http_error, rejected, in_stream_error, truncated_stream, empty_stream, malformed, reset, client_lost, cut."),
         Column("http_status", _I32, "", "Status of the response.", "no response"),
-        Column("error", _STR, "", "What the server or the network said (shortened).", "no error"),
+        Column("error", _STR, "", "What the server or the network said (shortened). On an ok request: how its connection ended after the whole answer.", "no error"),
         Column("finish_reason", _STR, "", "As the server gave it: stop, length, abort, ...", "none came"),
         Column("token_source", _STR, "", "continuous_usage: counts per chunk and total are the server's; usage: only the total is.", "no usage came"),
         Column("target_prompt_tokens", _I32, "tokens", "Prompt length asked for.", "not a length-controlled prompt"),
         Column("max_tokens", _I32, "tokens", "Output limit sent."),
         Column("prompt_tokens", _I32, "tokens", "Prompt length by the server's usage, chat template included.", "unknown"),
         Column("output_tokens", _I32, "tokens", "Completion tokens by the server's usage.", "unknown"),
-        Column("reasoning_tokens", _I32, "tokens", "Of these, reasoning.", "unknown"),
+        Column("reasoning_tokens", _I32, "tokens", "Of these, reasoning, as the server counts it (SGLang with speculation: may exceed output_tokens when the answer was cut).", "unknown"),
         Column("cached_tokens", _I32, "tokens", "Prompt tokens taken from the prefix cache.", "unknown (server flag --enable-cache-report)"),
         Column("spec_verify_steps", _I32, "", "Verify steps of speculative decoding.", "unknown or no speculation"),
         Column("spec_accept_length", _F64, "tokens per step", "Output tokens per verify step as the server gives it, bonus token included.", "unknown or no speculation"),
+        Column("accept_source", _STR, "", "Where these two come from: spec_tokens_details (chat stream) or meta_info (/generate).", "unknown or no speculation"),
         Column("response_bytes", _I64, "bytes", "Body bytes read."),
         Column("blocks", _I32, "", "Network reads that brought them."),
         Column("resends", _I32, "", "Times it was sent again because the server had closed the idle connection it went out on; the time lost counts."),
+        Column("stamp_source", _STR, "", "Whose stamps the arrivals are: kernel (when the bytes came), user (when we read them) or mixed.", "no body was read"),
+        Column("shared_events", _I32, "", "Chunks whose read went on with a later event: their arrival is an upper bound."),
+        Column("client_lag_max_ns", _I64, "ns", "Greatest of the lags below.", "no read had a kernel stamp"),
+        Column("read_lag_us", pa.list_(_I32), "us", "For each read with a kernel stamp: how much later we read it.", "no read had a kernel stamp"),
         Column("chunk_ns", pa.list_(_I64), "ns since sent_ns", "Arrival of each chunk that carries text."),
         Column("chunk_tokens", pa.list_(_I32), "tokens", "Running completion count after each of these chunks.", "the server gave no running count"),
-        Column("chunk_kind", _STRS, "", "reasoning or answer, for each of these chunks."),
+        Column("chunk_kind", _WORDS, "", "reasoning, answer, or both (one event with text of each), for each of these chunks."),
     ),
 )
 
@@ -338,57 +351,23 @@ class RequestContext:
     simulated: bool | None = None
 
 
+# A batch of this many chunks is some 20 MB.
+_BATCH_ENTRIES = 1 << 20
+
+
+def request_batches(
+    records: Iterable[RequestRecord], context: RequestContext, max_entries: int = _BATCH_ENTRIES
+) -> Iterator[pa.RecordBatch]:
+    """Records of one worker as batches of rows of `requests`; chunk arrivals become offsets from `sent_ns`.
+
+    `records` is read one at a time and none is kept, so that they can be decoded as they are read.
+    """
+    return record_batches(records, REQUESTS.schema, asdict(context), max_entries)
+
+
 def requests_table(records: Iterable[RequestRecord], context: RequestContext) -> pa.Table:
-    """Records of one worker as rows of `requests`; chunk arrivals become offsets from `sent_ns`."""
-    return REQUESTS.from_rows(_request_row(record, context) for record in records)
-
-
-def _request_row(record: RequestRecord, context: RequestContext) -> dict[str, Any]:
-    origin_ns = record.sent_ns or 0
-    return {
-        "cell_id": context.cell_id,
-        "repeat": context.repeat,
-        "request_index": record.index,
-        "platform": context.platform,
-        "server_id": context.server_id,
-        "worker": context.worker,
-        "time_scale": context.time_scale,
-        "simulated": context.simulated,
-        "chunk_ns": [at_ns - origin_ns for at_ns in record.chunk_ns],
-        **{
-            name: getattr(record, name)
-            for name in (
-                "phase",
-                "problem",
-                "scheduled_ns",
-                "sent_ns",
-                "headers_ns",
-                "first_chunk_ns",
-                "first_token_ns",
-                "first_answer_ns",
-                "last_token_ns",
-                "done_ns",
-                "outcome",
-                "http_status",
-                "error",
-                "finish_reason",
-                "token_source",
-                "target_prompt_tokens",
-                "max_tokens",
-                "prompt_tokens",
-                "output_tokens",
-                "reasoning_tokens",
-                "cached_tokens",
-                "spec_verify_steps",
-                "spec_accept_length",
-                "response_bytes",
-                "blocks",
-                "resends",
-                "chunk_tokens",
-                "chunk_kind",
-            )
-        },
-    }
+    """All of `request_batches` as one table."""
+    return pa.Table.from_batches(request_batches(records, context), schema=REQUESTS.schema)
 
 
 def markdown() -> str:

@@ -1,21 +1,49 @@
-"""The OpenAI-style chat JSON, as SGLang 0.5.x, llama.cpp and vLLM speak it: request body out, finished exchange in.
+"""Request body out, finished exchange in: what an answer was, when each part of it came, and how it ended.
 
-A request is a success only if it had status 200, no error object, text, and a finish_reason that is no abort.
-HTTP 200 alone means nothing: SGLang answers a full queue with 200 and an error event. Usage is taken wherever it
-appears; a running usage on the chunks (`stream_options.continuous_usage_stats`) gives exact counts per chunk.
+A request is a success only if it had status 200, no error object, text, a finish_reason that is no abort, and the
+end marks that its server sends. HTTP 200 alone means nothing: SGLang answers a full queue with 200 and an error
+event. A running usage on the chunks (`stream_options.continuous_usage_stats`) gives exact counts per chunk.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from loadgen.records import ChunkKind, Outcome, RequestRecord, TokenSource
-from loadgen.sse import EventParser
-from loadgen.transport.exchange import READ, Exchange, blocks
+import numpy as np
+
+from loadgen.arrivals import EventArrivals, event_arrivals, lags_ns, reads_of, stamp_source
+from loadgen.body import Payload, payload
+from loadgen.chat_stream import read_stream
+from loadgen.received_json import MAX_COUNT, error_message, read_json, whole_text
+from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
+from loadgen.sse import split_events
+from loadgen.stream_facts import StreamFacts
+from loadgen.transport.exchange import ClockOffsets, Exchange, Reads
+
+__all__ = [
+    "ChatOptions",
+    "EndMarks",
+    "chat_body",
+    "decode",
+    "error_message",
+    "learn_end_marks",
+    "read_json",
+    "template_fields",
+]
 
 _MAX_ERROR_CHARS = 300
-_MAX_COUNT = 2**31 - 1  # the tables' integers; more tokens than that are no count
-_REASONING_FIELDS = ("reasoning_content", "reasoning")  # SGLang's name first; vLLM's
+_THINKING_KWARGS = ("thinking", "enable_thinking")  # Kimi's and DeepSeek's name; Qwen's
+# How the connection ended says nothing about an answer that was whole by then.
+_ENDS_AFTER_THE_ANSWER = (
+    Outcome.IDLE_TIMEOUT,
+    Outcome.TOTAL_TIMEOUT,
+    Outcome.TRUNCATED_STREAM,
+    Outcome.RESET,
+    Outcome.CUT,
+)
+# Without an event, a body that begins like this was cut short; any other is no event stream.
+_BEGINS_OF_EVENTS = (b":", b"data", b"event:", b"id:", b"retry:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +55,15 @@ class ChatOptions:
     temperature: float
     ignore_eos: bool = False
     thinking: bool | None = None
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the chat template, over `thinking`
+    extra: Mapping[str, Any] = field(default_factory=dict)  # more fields of the request
 
 
 def chat_body(options: ChatOptions, message: str) -> bytes:
-    """The JSON body of a streaming chat request with one user message."""
+    """The JSON body of a streaming chat request with one user message; the message comes first."""
     body: dict[str, Any] = {
-        "model": options.model,
         "messages": [{"role": "user", "content": message}],
+        "model": options.model,
         "max_tokens": options.max_tokens,
         "temperature": options.temperature,
         "stream": True,
@@ -42,200 +72,181 @@ def chat_body(options: ChatOptions, message: str) -> bytes:
     }
     if options.ignore_eos:
         body["ignore_eos"] = True
-    if options.thinking is not None:
-        body["chat_template_kwargs"] = {"thinking": options.thinking, "enable_thinking": options.thinking}
-    return json.dumps(body, ensure_ascii=False).encode()
+    return json.dumps(body | template_fields(options), ensure_ascii=False).encode()
 
 
-def decode(exchange: Exchange, record: RequestRecord) -> None:
-    """Fills `record` with what the finished exchange says. Never raises on what a server sent."""
+def template_fields(options: ChatOptions) -> dict[str, Any]:
+    """The fields of a request that may change its prompt beside its message: template options, and what a user adds."""
+    switch = {} if options.thinking is None else dict.fromkeys(_THINKING_KWARGS, options.thinking)
+    template_kwargs = {**switch, **options.template_kwargs}
+    return {**({"chat_template_kwargs": template_kwargs} if template_kwargs else {}), **options.extra}
+
+
+@dataclass(frozen=True, slots=True)
+class EndMarks:
+    """What a server sends when an answer is whole: a finish_reason, `[DONE]`, or both."""
+
+    finish_reason: bool = True
+    done: bool = False
+
+    def are_in(self, facts: StreamFacts) -> bool:
+        has_reason = facts.finish_reason is not None or not self.finish_reason
+        return has_reason and (facts.is_done or not self.done)
+
+
+_FINISH_REASON = EndMarks()
+
+
+def learn_end_marks(exchange: Exchange, offsets: ClockOffsets | None = None) -> EndMarks | None:
+    """The end marks of the server that answered this probe; None when the answer was not whole, and teaches nothing."""
+    record = RequestRecord(exchange.index, Phase.WARMUP, exchange.scheduled_ns, 0)
+    facts = _decode(exchange, record, offsets, EndMarks(finish_reason=False))
+    if record.outcome is not Outcome.OK or exchange.failure is not None:
+        return None
+    return EndMarks(finish_reason=facts.finish_reason is not None, done=facts.is_done)
+
+
+def decode(
+    exchange: Exchange,
+    record: RequestRecord,
+    offsets: ClockOffsets | None = None,
+    marks: EndMarks = _FINISH_REASON,
+) -> None:
+    """Fills `record` with what the finished exchange says. Never raises on what a server sent.
+
+    Arrivals are the kernel's stamps where there are some and `offsets` knows the clocks; else our own.
+    An answer that was whole when its connection failed is ok; it ended with its last byte, and `error` keeps the rest.
+    """
+    _decode(exchange, record, offsets, marks)
+
+
+def _decode(
+    exchange: Exchange, record: RequestRecord, offsets: ClockOffsets | None, marks: EndMarks
+) -> StreamFacts:
+    reads = reads_of(exchange, offsets)
+    body = payload(
+        bytes(exchange.body), reads.end, is_chunked=exchange.is_chunked, encoding=exchange.content_encoding
+    )
+    datas, ends = split_events(body.data)
+    facts = read_stream(datas) if exchange.status == 200 else StreamFacts()
+    _take_moments(record, exchange, reads)
+    if ends and exchange.status == 200:
+        _take_arrivals(record, facts, event_arrivals(ends, body.read_ends, reads))
+    _take_answer(record, facts)
+    record.outcome, problem = _judge(exchange, body, facts, marks, datas)
+    if record.outcome is Outcome.OK and exchange.failure is not None:
+        record.done_ns = int(reads.arrival_ns[-1])
+    record.error = whole_text(problem or exchange.error or "")[:_MAX_ERROR_CHARS] or None
+    return facts
+
+
+def _take_moments(record: RequestRecord, exchange: Exchange, reads: Reads) -> None:
     record.sent_ns = exchange.sent_ns
+    record.connected_ns = exchange.connected_ns
+    record.written_ns = exchange.written_ns
     record.headers_ns = exchange.headers_ns
     record.done_ns = exchange.done_ns
     record.http_status = exchange.status
     record.resends = exchange.resends
-    record.blocks = len(exchange.reads) // READ.size
+    record.blocks = len(reads.end)
     record.response_bytes = len(exchange.body)
-    stream = _Stream(record)
-    if exchange.status == 200:
-        for at_ns, data in _events(exchange):
-            stream.take(data, at_ns)
-    stream.finish()
-    record.outcome = _outcome(exchange, stream)
-    problem = stream.error or _http_problem(exchange) or exchange.error or ""
-    record.error = _whole_text(problem)[:_MAX_ERROR_CHARS] or None
+    record.stamp_source = stamp_source(reads)
+    lags = lags_ns(reads)
+    if lags.size:
+        record.client_lag_max_ns = int(lags.max())
+        record.read_lag_us = np.minimum((lags + 500) // 1000, MAX_COUNT).tolist()
 
 
-def _events(exchange: Exchange) -> list[tuple[int, bytes]]:
-    parser = EventParser()
-    return [(at_ns, data) for at_ns, block in blocks(exchange) for data in parser.feed(block)]
+def _take_arrivals(record: RequestRecord, facts: StreamFacts, arrivals: EventArrivals) -> None:
+    at_ns = arrivals.at_ns.tolist()
+    chunks = np.array(facts.chunk_events, np.int64)
+    record.chunk_ns = arrivals.at_ns[chunks].tolist()
+    record.shared_events = int(arrivals.is_shared[chunks].sum())
+    record.last_event_ns = at_ns[-1]
+    record.choice_events = facts.choice_events
+    for name, event in (
+        ("first_chunk_ns", facts.first_event),
+        ("first_choice_ns", facts.first_choice),
+        ("last_choice_ns", facts.last_choice),
+    ):
+        setattr(record, name, None if event is None else at_ns[event])
+    if record.chunk_ns:
+        record.first_token_ns, record.last_token_ns = record.chunk_ns[0], record.chunk_ns[-1]
+    answers = (
+        at
+        for at, kind in zip(record.chunk_ns, facts.chunk_kinds, strict=True)
+        if kind is not ChunkKind.REASONING
+    )
+    record.first_answer_ns = next(answers, None)
 
 
-class _Stream:
-    """The state of one stream while its events are read in order."""
-
-    def __init__(self, record: RequestRecord) -> None:
-        self.record = record
-        self.error: str | None = None
-        self.error_code = ""
-        self.is_malformed = False
-        self.is_aborted = False
-        self.has_error = False
-        self.has_events = False
-        self._counts: list[int | None] = []
-        self._texts: dict[ChunkKind, list[str]] = {ChunkKind.REASONING: [], ChunkKind.ANSWER: []}
-        self._has_usage = False
-
-    def take(self, data: bytes, at_ns: int) -> None:
-        self.has_events = True
-        if data == b"[DONE]":
-            return
-        event = read_json(data)
-        if not isinstance(event, dict):
-            self.is_malformed, self.error = True, self.error or f"not a JSON object: {data[:100]!r}"
-            return
-        record = self.record
-        record.first_chunk_ns = record.first_chunk_ns or at_ns
-        if error := event.get("error") or (event.get("object") == "error" and event):
-            self._take_error(error, data)
-        count = self._take_usage(event.get("usage"))
-        self._take_spec(event)
-        for choice in _objects(event.get("choices")):
-            self._take_choice(choice, count, at_ns)
-
-    def finish(self) -> None:
-        record = self.record
-        record.reasoning = _whole_text("".join(self._texts[ChunkKind.REASONING]))
-        record.content = _whole_text("".join(self._texts[ChunkKind.ANSWER]))
-        counts = [count for count in self._counts if count is not None]
-        if counts and len(counts) == len(self._counts) and counts == sorted(counts):
-            record.chunk_tokens = counts
-            record.token_source = TokenSource.CONTINUOUS_USAGE
-        elif self._has_usage:
-            record.token_source = TokenSource.USAGE
-
-    def _take_error(self, error: Any, data: bytes) -> None:
-        code = error.get("code") if isinstance(error, dict) else None
-        self.error_code = str(code) if isinstance(code, int | str) else ""
-        self.has_error, self.error = True, error_message(data)
-
-    def _take_usage(self, usage: Any) -> int | None:
-        if not isinstance(usage, dict):
-            return None
-        record = self.record
-        self._has_usage = True
-        prompt_details = usage.get("prompt_tokens_details")
-        output_details = usage.get("completion_tokens_details")
-        record.prompt_tokens = _count(usage, "prompt_tokens", record.prompt_tokens)
-        record.output_tokens = _count(usage, "completion_tokens", record.output_tokens)
-        record.cached_tokens = _count(prompt_details, "cached_tokens", record.cached_tokens)
-        record.reasoning_tokens = _count(usage, "reasoning_tokens", record.reasoning_tokens)
-        record.reasoning_tokens = _count(output_details, "reasoning_tokens", record.reasoning_tokens)
-        return _count(usage, "completion_tokens", None)
-
-    def _take_spec(self, event: dict[str, Any]) -> None:
-        extension = event.get("sglext")
-        details = extension.get("spec_tokens_details") if isinstance(extension, dict) else None
-        if isinstance(details, dict):
-            self.record.spec_verify_steps = _count(details, "spec_verify_ct", None)
-            self.record.spec_accept_length = _ratio(details.get("spec_accept_length"))
-
-    def _take_choice(self, choice: dict[str, Any], count: int | None, at_ns: int) -> None:
-        delta = choice.get("delta")
-        if isinstance(delta, dict):
-            reasoning = next(
-                (text for name in _REASONING_FIELDS if isinstance(text := delta.get(name), str) and text), ""
-            )
-            content = delta.get("content")
-            if reasoning:
-                self._add(ChunkKind.REASONING, reasoning, count, at_ns)
-            if isinstance(content, str) and content:
-                self._add(ChunkKind.ANSWER, content, count, at_ns)
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str):
-            self.record.finish_reason = _whole_text(reason)
-            self.is_aborted = reason == "abort"
-
-    def _add(self, kind: ChunkKind, text: str, count: int | None, at_ns: int) -> None:
-        record = self.record
-        self._texts[kind].append(text)
-        record.chunk_ns.append(at_ns)
-        record.chunk_kind.append(kind)
-        self._counts.append(count)
-        record.first_token_ns = record.first_token_ns or at_ns
-        record.last_token_ns = at_ns
-        if kind is ChunkKind.ANSWER:
-            record.first_answer_ns = record.first_answer_ns or at_ns
+def _take_answer(record: RequestRecord, facts: StreamFacts) -> None:
+    record.chunk_kind = facts.chunk_kinds
+    record.reasoning = whole_text("".join(facts.reasoning))
+    record.content = whole_text("".join(facts.answer))
+    record.finish_reason = facts.finish_reason
+    for name, value in facts.usage.items():
+        setattr(record, name, value)
+    record.spec_verify_steps = facts.verify_steps
+    record.spec_accept_length = facts.accept_length
+    record.accept_source = facts.accept_source
+    counts = _trusted_counts(facts.chunk_counts, record.output_tokens)
+    if counts is not None:
+        record.chunk_tokens = counts
+        record.token_source = TokenSource.CONTINUOUS_USAGE
+    elif facts.usage:
+        record.token_source = TokenSource.USAGE
 
 
-def _outcome(exchange: Exchange, stream: _Stream) -> Outcome:
-    # What the server said tells more than how the connection ended afterwards.
+def _trusted_counts(counts: list[int | None], total: int | None) -> list[int] | None:
+    """The running counts where they can be: on every chunk, never falling, growing, and not above the total."""
+    known = [count for count in counts if count is not None]
+    if not known or len(known) != len(counts) or known != sorted(known) or total is None:
+        return None
+    # some proxies repeat one number on every chunk
+    is_constant = len(known) > 2 and known[0] == known[-1]
+    return None if is_constant or not 0 < known[-1] <= total else known
+
+
+def _judge(
+    exchange: Exchange, body: Payload, facts: StreamFacts, marks: EndMarks, datas: list[bytes]
+) -> tuple[Outcome, str | None]:
+    """The outcome, and the words for it. What the server said tells more than how the connection ended afterwards."""
     if exchange.status not in (None, 200):
-        return Outcome.REJECTED if exchange.status in (429, 503) else Outcome.HTTP_ERROR
-    if stream.has_error:
-        return Outcome.REJECTED if stream.error_code in ("429", "503") else Outcome.IN_STREAM_ERROR
+        refused = exchange.status in (429, 503)
+        return (Outcome.REJECTED if refused else Outcome.HTTP_ERROR), _http_problem(exchange, body, datas)
+    if facts.has_error:
+        return (Outcome.REJECTED if facts.is_refusal else Outcome.IN_STREAM_ERROR), facts.error
+    if facts.is_aborted:
+        return Outcome.IN_STREAM_ERROR, "the server aborted the request"
+    is_sound = not facts.is_malformed and body.damage is not Outcome.MALFORMED
+    is_whole = is_sound and facts.chunk_events and marks.are_in(facts)
+    if is_whole and (exchange.failure is None or exchange.failure in _ENDS_AFTER_THE_ANSWER):
+        return Outcome.OK, body.error
     if exchange.failure is not None:
-        return exchange.failure
-    if exchange.body and not stream.has_events:
-        stream.error = f"not an event stream: {bytes(exchange.body[:100])!r}"
-        return Outcome.MALFORMED
-    if stream.is_malformed:
-        return Outcome.MALFORMED
-    if stream.is_aborted:
-        stream.error = "the server aborted the request"
-        return Outcome.IN_STREAM_ERROR
-    if not stream.record.chunk_ns:
-        return Outcome.EMPTY_STREAM
-    if stream.record.finish_reason is None:
-        return Outcome.TRUNCATED_STREAM
-    return Outcome.OK
+        return exchange.failure, exchange.error or facts.error
+    if body.damage is Outcome.MALFORMED:
+        return body.damage, body.error
+    if not datas:
+        return _without_events(body)
+    if facts.is_malformed:
+        return Outcome.MALFORMED, facts.error
+    if facts.chunk_events or body.damage:
+        return Outcome.TRUNCATED_STREAM, body.error
+    return Outcome.EMPTY_STREAM, None
 
 
-def _http_problem(exchange: Exchange) -> str | None:
-    if exchange.status is None or exchange.status == 200:
-        return None
-    body = bytes(exchange.body)
-    return error_message(body) or f"HTTP {exchange.status}"
+def _without_events(body: Payload) -> tuple[Outcome, str | None]:
+    data = body.data
+    if not data or data.startswith(b":"):
+        return body.damage or Outcome.EMPTY_STREAM, body.error
+    if data.startswith(_BEGINS_OF_EVENTS):
+        return Outcome.TRUNCATED_STREAM, body.error
+    said = read_stream([data])
+    if said.has_error:
+        return (Outcome.REJECTED if said.is_refusal else Outcome.IN_STREAM_ERROR), said.error
+    return Outcome.MALFORMED, f"not an event stream: {data[:100]!r}"
 
 
-def error_message(body: bytes) -> str:
-    """The message of an error body, in the shapes {"message"}, {"error": {"message"}} and {"detail"}; else its text."""
-    text = body.decode(errors="replace").strip()
-    value = read_json(body)
-    if isinstance(value, dict):
-        inner = value.get("error")
-        said = (
-            inner.get("message") if isinstance(inner, dict) else inner,
-            value.get("message"),
-            value.get("detail"),
-        )
-        text = next((words for words in said if isinstance(words, str) and words), text)
-    return text[:_MAX_ERROR_CHARS]
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _count(holder: Any, name: str, default: int | None) -> int | None:
-    value = holder.get(name) if isinstance(holder, dict) else None
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
-    return value if is_count else default
-
-
-def _ratio(value: Any) -> float | None:
-    is_ratio = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
-    return float(value) if is_ratio else None
-
-
-def _whole_text(text: str) -> str:
-    """`text` with split surrogate pairs joined and lone halves replaced: JSON can carry them, no file can."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def read_json(body: bytes) -> Any:
-    """The JSON value of what a server sent; None if it is none. Nesting too deep for the parser is no value either."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+def _http_problem(exchange: Exchange, body: Payload, datas: list[bytes]) -> str:
+    return error_message(datas[0] if datas else body.data) or f"HTTP {exchange.status}"

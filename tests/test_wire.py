@@ -12,7 +12,7 @@ from scripted_server import DONE, delta, event, role, usage, whole_answer
 from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
 from loadgen.tables import RequestContext, requests_table
 from loadgen.transport.exchange import Exchange
-from loadgen.wire import ChatOptions, chat_body, decode, error_message
+from loadgen.wire import ChatOptions, EndMarks, chat_body, decode, error_message
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
 SGLANG = CAPTURES / "sglang-0.5.23"
@@ -25,6 +25,7 @@ def decoded(
     status: int | None = 200,
     failure: Outcome | None = None,
     error: str | None = None,
+    marks: EndMarks = EndMarks(),
 ) -> RequestRecord:
     """The record of an exchange; blocks without a time of their own come 1 ms apart, the first at 1 ms."""
     timed = [
@@ -34,7 +35,7 @@ def decoded(
     exchange = Exchange(sent_ns=1, status=status, failure=failure, error=error)
     for at_ns, block in timed:
         exchange.add(at_ns, block)
-    decode(exchange, record)
+    decode(exchange, record, marks=marks)
     return record
 
 
@@ -233,10 +234,29 @@ def test_what_the_server_said_outranks_how_the_connection_ended() -> None:
     assert decoded(b"busy", status=503, failure=Outcome.RESET).outcome is Outcome.REJECTED
 
 
-def test_a_whole_answer_on_a_broken_connection_keeps_the_failure_and_its_words() -> None:
-    record = decoded(*whole_answer(), failure=Outcome.RESET, error="ConnectionResetError")
-    assert (record.outcome, record.error) == (Outcome.RESET, "ConnectionResetError")
-    assert record.output_tokens == 3
+AFTER_THE_ANSWER = [
+    Outcome.IDLE_TIMEOUT,
+    Outcome.TOTAL_TIMEOUT,
+    Outcome.TRUNCATED_STREAM,
+    Outcome.RESET,
+    Outcome.CUT,
+]
+
+
+@pytest.mark.parametrize("failure", AFTER_THE_ANSWER)
+def test_an_answer_that_was_whole_before_its_connection_failed_is_ok_and_ended_with_its_last_byte(
+    failure: Outcome,
+) -> None:
+    record = decoded(*whole_answer(), failure=failure, error="nothing for 60 s")
+    assert (record.outcome, record.error) == (Outcome.OK, "nothing for 60 s")
+    assert (record.output_tokens, record.done_ns) == (3, 7_000_000)
+
+
+@pytest.mark.parametrize("failure", AFTER_THE_ANSWER)
+def test_an_answer_that_lacks_an_end_mark_keeps_its_failure(failure: Outcome) -> None:
+    *events, _ = whole_answer()
+    record = decoded(*events, failure=failure, error="x", marks=EndMarks(done=True))
+    assert (record.outcome, record.error) == (failure, "x")
 
 
 @pytest.mark.parametrize(

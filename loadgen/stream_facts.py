@@ -1,0 +1,99 @@
+"""What the events of one stream said, before anything is judged."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadgen.received_json import count, ratio
+from loadgen.records import AcceptSource, ChunkKind
+
+_BUSY_CODES = ("429", "503")
+
+
+@dataclass(slots=True)
+class StreamFacts:
+    """What the events said. `chunk_events`, `chunk_kinds` and `chunk_counts` are parallel: number of the event, kind,
+    and running token count. `usage` holds counts by the names of a record; `error` the first thing that went wrong.
+    """
+
+    chunk_events: list[int] = field(default_factory=list)
+    chunk_kinds: list[ChunkKind] = field(default_factory=list)
+    chunk_counts: list[int | None] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    answer: list[str] = field(default_factory=list)
+    usage: dict[str, int | None] = field(default_factory=dict)
+    first_event: int | None = None
+    choice_events: int = 0
+    first_choice: int | None = None
+    last_choice: int | None = None
+    finish_reason: str | None = None
+    is_done: bool = False
+    is_malformed: bool = False
+    has_error: bool = False
+    is_refusal: bool = False
+    error: str | None = None
+    verify_steps: int | None = None
+    accept_length: float | None = None
+    accept_source: AcceptSource | None = None
+    _running_usage: dict[str, Any] | None = None
+
+    @property
+    def is_aborted(self) -> bool:
+        return self.finish_reason == "abort"
+
+    def take_garbage(self, data: bytes) -> None:
+        """An event that is no JSON object."""
+        self.is_malformed = True
+        self.error = self.error or f"not a JSON object: {data[:100]!r}"
+
+    def see_choice(self, event: int) -> None:
+        self.choice_events += 1
+        self.first_choice = event if self.first_choice is None else self.first_choice
+        self.last_choice = event
+
+    def finish(self, reason: str) -> None:
+        self.finish_reason = reason
+
+    def take_server_error(self, code: Any, words: str) -> None:
+        """An error object, or an abort, in the stream."""
+        self.has_error = True
+        self.is_refusal = isinstance(code, int | str) and str(code) in _BUSY_CODES
+        self.error = words
+
+    def take_usage(self, usage: dict[str, Any], *, is_running: bool) -> None:
+        """A usage object. Of those that ride on chunks, only the first and the last are looked through."""
+        if is_running and self.usage:
+            self._running_usage = usage
+            return
+        self.close()
+        self._read_usage(usage)
+
+    def close(self) -> None:
+        """The end of the stream, so far."""
+        if self._running_usage is not None:
+            self._read_usage(self._running_usage)
+            self._running_usage = None
+
+    def _read_usage(self, usage: dict[str, Any]) -> None:
+        known = self.usage
+        prompt_details, details = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+        for name, holder, key in (
+            ("prompt_tokens", usage, "prompt_tokens"),
+            ("output_tokens", usage, "completion_tokens"),
+            ("cached_tokens", usage, "cached_tokens"),
+            ("cached_tokens", prompt_details, "cached_tokens"),
+            ("reasoning_tokens", usage, "reasoning_tokens"),
+            ("reasoning_tokens", details, "reasoning_tokens"),
+        ):
+            known[name] = count(holder, key, known.get(name))
+
+    def take_acceptance(self, details: dict[str, Any], source: AcceptSource) -> None:
+        self.verify_steps = count(details, "spec_verify_ct", None)
+        self.accept_length = ratio(details.get("spec_accept_length"))
+        if self.verify_steps is not None or self.accept_length is not None:
+            self.accept_source = source
+
+    def add_chunk(self, event: int, kind: ChunkKind, usage: Any) -> None:
+        """A chunk, with the usage that it carries."""
+        self.chunk_events.append(event)
+        self.chunk_kinds.append(kind)
+        self.chunk_counts.append(count(usage, "completion_tokens", None))
