@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from loadgen.metrics.meanings import COMPAT, LATENCIES, STATISTICS
 from loadgen.record_columns import record_batches
 from loadgen.records import RequestRecord
 
@@ -158,20 +159,20 @@ GRADES = Table(
 )
 
 _QUANTILES = tuple(
-    Column(f"{name}_{stat}_ms", _F64, "ms, server's time", f"{what}: {label} over the ok requests sent in the window.", "no such request")
-    for name, what in (
-        ("ttft", "Time to first token"),
-        ("ttfa", "Time to first answer token"),
-        ("tpot", "Time per output token after the first chunk"),
-        ("e2e", "Time of the whole request"),
-        ("chunk_gap", "Gap between chunks (a chunk may hold several tokens)"),
+    column
+    for name, (what, unit) in LATENCIES.items()
+    for column in (
+        *(
+            Column(f"{name}_{stat}_ms", _F64, "ms, server's time", f"{what}: {label} over the ok requests sent in the window.", "none of them has it")
+            for stat, label in STATISTICS.items()
+        ),
+        Column(f"{name}_n", _I64, unit, f"The n of the {name} figures.", "no figures"),
     )
-    for stat, label in (
-        ("mean", "mean"),
-        ("p50", "median"),
-        ("p90", "90th percentile"),
-        ("p99", "99th percentile"),
-    )
+)
+_COMPAT = tuple(
+    Column(f"compat_{name}", _F64, "ms, server's time" if name.endswith("_ms") else "tokens per chunk", f"{tool} would print: {rule}.", "no request gives it: token counts or moments unknown")
+    for tool, rules in COMPAT.items()
+    for name, rule in rules.items()
 )
 
 CELLS = Table(
@@ -189,7 +190,9 @@ CELLS = Table(
         Column("context_tokens", _I32, "tokens", "Prompt length asked for.", "eval"),
         Column("max_tokens", _I32, "tokens", "Output limit."),
         Column("temperature", _F64, "", "Sampling temperature."),
-        Column("concurrency", _I32, "", "Closed-loop streams asked for."),
+        Column("concurrency", _I32, "", "Closed-loop streams asked for.", "open loop"),
+        Column("rate", _F64, "1/s, server's time", "Open-loop requests asked for.", "closed loop, or a trace"),
+        Column("arrivals", _STR, "", "How they came: constant, poisson, gamma and its burstiness, or trace-NAME.", "closed loop"),
         Column("server_id", _STR, "", "The server life measured.", "none started"),
         Column("simulated", _BOOL, "", "Whether the server says that it is a simulation.", "none started"),
         Column("time_scale", _F64, "", "Its clock's speed-up; all durations in this table are already multiplied by it.", "none started"),
@@ -205,22 +208,31 @@ CELLS = Table(
         Column("n", _I64, "", "Ok requests sent in the window: the n of the latency figures."),
         Column("error_rate", _F64, "", "Errors over ended requests of the window.", "none ended"),
         Column("output_tps", _F64, "tokens/s, server's time", "Output tokens stamped inside the window over its length; those of failed requests do not count.", "no window or token counts unknown"),
+        Column("peak_tps", _F64, "tokens/s, server's time", "The same of the busiest part of the window, cut into as many equal parts as it has whole seconds; never below output_tps.", "no window or token counts unknown"),
         Column("request_rate", _F64, "1/s, server's time", "Ok requests ended inside the window over its length.", "no window"),
         Column("compat_output_tps", _F64, "tokens/s, server's time", "What other tools print: all ok output tokens over the time from first send to last end.", "unknown"),
         Column("stream_tps", _F64, "tokens/s, server's time", "Mean over ok requests of output tokens over the whole request's time, prefill included.", "unknown"),
         *_QUANTILES,
-        Column("accept_length", _F64, "tokens per step", "Output tokens over verify steps, both summed over the ok requests; the bonus token counts.", "unknown or no speculation"),
+        Column("accept_length", _F64, "tokens per step", "Output tokens over verify steps, each summed first; the bonus token of a step and the first token count, as SGLang counts them.", "unknown or no speculation"),
+        Column("accept_length_source", _STR, "", "requests: from the details of the window's ok requests; counters: from the change of the servers' counters over the cell, warm-up and drain included.", "unknown or no speculation"),
         Column("prompt_tokens_mean", _F64, "tokens", "Mean prompt length by the server.", "unknown"),
+        Column("prompt_length_error_max", _I64, "tokens", "Largest difference between the prompt length asked for and the server's count.", "unknown, or not length-controlled"),
+        Column("output_tokens_mean", _F64, "tokens", "Mean output length by the server.", "unknown"),
+        Column("output_length_mismatches", _I64, "requests", "Ok requests of the window whose output is not max_tokens long.", "lengths unknown"),
         Column("cached_fraction", _F64, "", "Cached over prompt tokens of the window's requests.", "unknown"),
         Column("in_flight_mean", _F64, "", "Requests in flight, time average over the window.", "no window"),
         Column("send_lag_p99_ms", _F64, "ms, real time", "99th percentile of sent - scheduled.", "nothing sent"),
         Column("loop_lag_p99_ms", _F64, "ms, real time", "99th percentile of how late the worker's event loop woke.", "not sampled"),
+        Column("workers", _I32, "", "Load workers that shared the cell.", "nothing was measured"),
         Column("worker_cpu", _F64, "cores", "CPU the busiest worker used, over the cell.", "not sampled"),
         Column("server_lag_p99_ms", _F64, "ms, real time", "How late the simulated server itself was; it says so in /server_info.", "not a simulated server"),
+        *_COMPAT,
         Column("passed", _I32, "", "Programs that passed.", "not an evaluation, or not graded yet"),
         Column("graded", _I32, "", "Programs that were run and judged: PASS or FAIL.", "not an evaluation, or not graded yet"),
         Column("truncated", _I32, "", "Answers cut by max_tokens; they count neither as passed nor as failed programs.", "not an evaluation, or not graded yet"),
         Column("problems", _I32, "", "Problems asked.", "not an evaluation"),
+        Column("saturation", _STR, "", "The verdict of the search that this cell is the knee of. What more streams ran into: server, queue, client, max (the config's own bound) or unknown.", "not the knee of a search"),
+        Column("saturation_detail", _STR, "", "It in words.", "not the knee of a search"),
         Column("checks", _STRS, "", "Stated doubts about the numbers of this row, by name; empty: valid."),
         Column("check_details", _STRS, "", "One sentence for each of them."),
     ),
@@ -240,7 +252,7 @@ SERVERS = Table(
         Column("pid", _I64, "", "Process id on its host.", "external, or never started"),
         Column("command", _STRS, "", "Command line, secrets masked; empty for external."),
         Column("env", _STR, "", "Environment set for it, secrets masked, as a JSON object."),
-        Column("endpoint", _STR, "", "Base URL."),
+        Column("endpoint", _STR, "", "Base URL; of several, with spaces between."),
         Column("model", _STR, "", "Model id it answers to.", "never ready"),
         Column("version", _STR, "", "Version it reports.", "unknown"),
         Column("simulated", _BOOL, "", "Whether it says that it is a simulation.", "never ready"),
@@ -313,7 +325,7 @@ JOURNAL = Table(
         Column("seq", _I64, "", "Order within the run."),
         Column("session", _STR, "", "Which invocation on this run folder."),
         Column("unix_ns", _I64, "ns since 1970", "When."),
-        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, graded, interrupted, warning."),
+        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, cell_client_limited, saturation, graded, interrupted, warning."),
         Column("platform", _STR, "", "Platform concerned.", "the run as a whole"),
         Column("server_id", _STR, "", "Server life concerned.", "none"),
         Column("cell_id", _STR, "", "Cell concerned.", "none"),
