@@ -9,6 +9,7 @@ from aiohttp.typedefs import Middleware
 
 from loadgen.sim import metrics, requests, tokenizer
 from loadgen.sim.engine import Engine
+from loadgen.sim.faults.endpoint import Faults
 from loadgen.sim.generation import Generator
 from loadgen.sim.info import Info
 from loadgen.sim.responses import SIMULATED, error, json_response, text_response
@@ -25,11 +26,12 @@ _FLUSHED = (
 )
 
 
-def application(settings: Settings, engine: Engine, info: Info) -> web.Application:
-    """All endpoints of one server."""
+def application(
+    settings: Settings, engine: Engine, info: Info, generator: Generator | Faults
+) -> web.Application:
+    """All endpoints of one server; a fault server's `generator` has a truth log too."""
     app = web.Application(middlewares=[_guard(settings)], client_max_size=_MAX_BODY_BYTES)
     surface = Surface(settings, engine, info)
-    generator = Generator(engine, settings)
     gets: dict[str, Handler] = {
         "/health": surface.health,
         "/health_generate": surface.health,
@@ -56,6 +58,9 @@ def application(settings: Settings, engine: Engine, info: Info) -> web.Applicati
     }
     if settings.args["enable_metrics"]:
         gets["/metrics"] = surface.metrics
+    if isinstance(generator, Faults):
+        gets["/__faults/log"] = generator.show_log
+        app.router.add_delete("/__faults/log", generator.clear_log)
     app.add_routes([web.get(path, handler, allow_head=False) for path, handler in gets.items()])
     app.add_routes([web.post(path, handler) for path, handler in posts.items()])
     return app

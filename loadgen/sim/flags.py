@@ -4,7 +4,12 @@ What the flags come to (SGLang overrides some) is decided in `settings`.
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
 
+from loadgen.sim.faults import table
+from loadgen.sim.faults.scenario import choose_all
 from loadgen.sim.timing import PROFILES
 
 # Parsers whose delimiters are those of the simulated model, <think> (prefilled) and </think>.
@@ -99,6 +104,32 @@ def _simulation(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--sim-startup-s", type=_duration, default=2.0, help="Loading time, in seconds of its own clock."
     )
+    group.add_argument(
+        "--scenario",
+        type=_scenarios,
+        metavar="NAME[:KEY=VALUE...][*COUNT][,...]",
+        help="Play faults by script; several take turns. `healthy`: none, unless a request chooses its own.",
+    )
+    group.add_argument(
+        "--list-scenarios", action=_ListScenarios, help="Say what scenarios there are, and end."
+    )
+
+
+class _ListScenarios(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=options["help"])
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        sys.stdout.write(table.listing())
+        parser.exit(0)
+
+
+def _scenarios(text: str) -> str:
+    try:
+        choose_all(text, table.SCENARIOS)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _positive(text: str) -> int:

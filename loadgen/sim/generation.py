@@ -109,9 +109,9 @@ class Generator:
             return error(503, "The server is shutting down.", "ServiceUnavailable")
         if self._engine.is_live(asked.rid):
             raise requests.BadRequestError(f"Duplicate request ID detected: {asked.rid}")
-        answer = answers.answer(asked.asked, self._seed(asked), asked.wish)
+        answer = answers.answer(asked.asked, self.seed(asked), asked.wish)
         seq = self._sequence(asked, answer, arrival_s)
-        view = self._view(asked)
+        view = self.view(asked)
         call = Call(
             seq, encoder(answer, view, seq) if asked.stream else None, self._settings.args["stream_interval"]
         )
@@ -164,7 +164,8 @@ class Generator:
         await response.write(wire.event(told) + wire.DONE)
         return response
 
-    def _seed(self, asked: Generation) -> int:
+    def seed(self, asked: Generation) -> int:
+        """The seed of a request's answer."""
         return self._settings.seed if asked.seed is None else asked.seed
 
     def _sequence(self, asked: Generation, answer: Answer, arrival_s: float) -> Sequence:
@@ -174,10 +175,11 @@ class Generator:
             output_ids=answer.ids,
             total_tokens=answer.total_tokens,
             arrival_s=arrival_s,
-            seed=hash((self._seed(asked), *asked.prompt_ids[-64:])),
+            seed=hash((self.seed(asked), *asked.prompt_ids[-64:])),
         )
 
-    def _view(self, asked: Generation) -> View:
+    def view(self, asked: Generation) -> View:
+        """What of the answer the client is shown."""
         return View(
             rid=asked.rid,
             model=asked.model,

@@ -12,7 +12,7 @@ from loadgen.sim.scheduler import CHUNKED_PREFILL_TOKENS
 from loadgen.sim.settings import Settings
 
 VERSION = "0.5.23"
-_OURS = ("profile", "time_scale", "sim_startup_s")
+_OURS = ("profile", "time_scale", "sim_startup_s", "scenario")
 _GRAPHS = ("prefill", "decode", "target_verify", "draft_prefill", "draft_decode", "draft_extend")
 _GB_PER_TOKEN = 70_272 / 2**30  # Kimi K2's compressed KV cache: 61 layers x 576 values of 2 bytes
 
@@ -175,6 +175,7 @@ class Info:
             "simulated": True,
             "profile": self._settings.profile.name,
             "time_scale": self._settings.time_scale,
+            "scenario": self._settings.args["scenario"],
             "lag_p99_ms": round(self._engine.lag.p99_ms, 3),
             "lag_max_ms": round(self._engine.lag.max_ms, 3),
         }

@@ -10,7 +10,6 @@ import errno
 import gc
 import os
 import signal
-import socket
 import sys
 from typing import Any
 
@@ -18,13 +17,18 @@ import uvloop
 from aiohttp import web
 
 from loadgen.sim import answers, settings
+from loadgen.sim.door import Door
 from loadgen.sim.endpoints import application
 from loadgen.sim.engine import Engine
+from loadgen.sim.faults.endpoint import Faults
+from loadgen.sim.faults.house import House
+from loadgen.sim.faults.scenario import choose_all
+from loadgen.sim.faults.table import SCENARIOS
+from loadgen.sim.generation import Generator
 from loadgen.sim.info import Info
 from loadgen.sim.settings import Settings
 
 _KEEP_ALIVE_S = 5.0  # uvicorn's, as SGLang sets it
-_BACKLOG = 2048
 _SECRETS = ("api_key", "admin_api_key")
 _PORT_TAKEN = 3
 
@@ -83,30 +87,44 @@ class _Server:
 
     async def _serve(self, engine: Engine) -> int:
         info = Info(self._settings, engine)
+        generator = Generator(engine, self._settings)
+        house = self._house()
         runner = web.AppRunner(
-            application(self._settings, engine, info),
+            application(
+                self._settings, engine, info, Faults(generator, self._settings, house) if house else generator
+            ),
             handler_cancellation=True,
             keepalive_timeout=_KEEP_ALIVE_S,
             access_log=None,
         )
         await runner.setup()
+        assert runner.server is not None
+        door = Door(runner.server, self._settings.args["host"], self._settings.args["port"])
         try:
-            listening = _listen(self._settings.args["host"], self._settings.args["port"])
+            address = await door.open()
         except OSError as error:
             return await self._port_taken(runner, error)
-        await web.SockSite(runner, listening, backlog=_BACKLOG).start()
-        await self._ready(info, listening)
+        if house:
+            house.open(door)
+        await self._ready(info, address)
         gc.collect()
         gc.freeze()
         await self._stop.wait()
         info.status = "draining"
         engine.draining = True
         await engine.wait_idle()
+        door.shut()
+        if house:
+            await house.close()
         await runner.cleanup()
         return 0
 
-    async def _ready(self, info: Info, listening: socket.socket) -> None:
-        host, port = listening.getsockname()[:2]
+    def _house(self) -> House | None:
+        wanted = self._settings.args["scenario"]
+        return House(choose_all(wanted, SCENARIOS)) if wanted else None
+
+    async def _ready(self, info: Info, address: tuple[str, int]) -> None:
+        host, port = address
         self._log("Application startup complete.")
         self._log(f"Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
         if not await self._stopped_within(0.05):
@@ -160,16 +178,3 @@ class _Server:
             return
         stamp = dt.datetime.now(tz=dt.UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         print(f"[{stamp}] {line}", file=sys.stderr, flush=True)  # noqa: T201 - the server's log
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except OSError:
-        listening.close()
-        raise
-    return listening
