@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check test-sglang lock clean
+.PHONY: env demo test check test-sglang bench bench-peers lock clean
 
 env: $(READY)
 
@@ -32,6 +32,16 @@ check: env
 test-sglang: env
 	bash tests/servers/sglang/install.sh .venv-sglang
 	$(BIN)/python -m pytest -m "not smollm2" --real-sglang .venv-sglang tests/servers
+
+# The client itself against a sink that only streams: docs/performance.md. As root the cores are really its own.
+bench: env
+	$(BIN)/python -m bench
+
+# The same work by other tools, each installed into an environment of its own (.venv-peers, about 2 GB).
+bench-peers: env
+	bash tests/servers/sglang/install.sh .venv-sglang
+	bash bench/peers/install.sh .venv-peers .venv-sglang
+	$(BIN)/python -m bench.peers
 
 lock:
 	$(PYTHON) -m venv build/lock
