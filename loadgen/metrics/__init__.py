@@ -6,7 +6,8 @@ unknown is None.
 """
 
 from loadgen.metrics.accounting import accounting_faults
+from loadgen.metrics.columns import CHUNK_LISTS
 from loadgen.metrics.summary import summarize
 from loadgen.metrics.window import Window
 
-__all__ = ["Window", "accounting_faults", "summarize"]
+__all__ = ["CHUNK_LISTS", "Window", "accounting_faults", "summarize"]

@@ -17,14 +17,14 @@ _ORDER = ("sent_ns", "first_token_ns", "last_token_ns", "done_ns")
 
 def accounting_faults(requests: pa.Table, sent: int) -> list[str]:
     """What does not add up in the rows of a cell whose `sent` column is `sent`; empty if everything does."""
-    known = where(requests, "outcome", Outcome).num_rows
+    known = where(requests, outcome=Outcome).num_rows
     distinct = pc.count_distinct(requests["request_index"]).as_py()
     faults = []
     if not sent == requests.num_rows == known:
         faults.append(f"{sent} requests sent, {requests.num_rows} rows, {known} of them with an outcome")
     if distinct != requests.num_rows:
         faults.append(f"{requests.num_rows - distinct} requests have the number of another")
-    return faults + _moments(requests) + _tokens(where(requests, "outcome", (Outcome.OK,)))
+    return faults + _moments(requests) + _tokens(where(requests, outcome=(Outcome.OK,)))
 
 
 def _moments(requests: pa.Table) -> list[str]:

@@ -6,6 +6,7 @@ so that no nanosecond is lost on a host that has been up for long.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from loadgen.metrics.statistics import Floats, Ints
 from loadgen.records import ChunkKind
 
 Bools = NDArray[np.bool_]
+CHUNK_LISTS = ["chunk_ns", "chunk_tokens", "chunk_kind", "read_lag_us"]  # all that grows with the chunks
 
 
 def floats(table: pa.Table, name: str) -> Floats:
@@ -28,9 +30,13 @@ def span_ns(table: pa.Table, begin: str, end: str) -> Floats:
     return _floats(pc.subtract(table[end], table[begin]))
 
 
-def where(table: pa.Table, column: str, values: Iterable[str]) -> pa.Table:
-    """The rows whose `column` is one of `values`."""
-    return table.filter(pc.is_in(table[column], value_set=pa.array([str(v) for v in values], pa.string())))
+def where(table: pa.Table, **wanted: Iterable[str]) -> pa.Table:
+    """The rows whose columns each have one of the wanted values."""
+    masks = [
+        pc.is_in(table[column], value_set=pa.array([str(value) for value in values], pa.string()))
+        for column, values in wanted.items()
+    ]
+    return table.filter(reduce(pc.and_, masks))
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:
@@ -59,7 +65,7 @@ class Chunks:
     @property
     def request(self) -> Ints:
         """For each chunk, the place of its request."""
-        return np.repeat(np.arange(self.lengths.size), self.lengths)
+        return np.repeat(np.arange(self.lengths.size, dtype=np.int32), self.lengths)
 
     def first_tokens(self) -> Floats:
         """Tokens of each request's first chunk; NaN where unknown."""
@@ -77,7 +83,7 @@ def chunks_of(table: pa.Table) -> Chunks:
     lengths = _lengths(table["chunk_ns"])
     counted_lengths = _lengths(table["chunk_tokens"])
     is_counted: Bools = table["chunk_tokens"].is_valid().to_numpy() & (lengths == counted_lengths)
-    tokens = np.zeros(int(lengths.sum()), np.int64)
+    tokens = np.zeros(int(lengths.sum()), np.int32)
     counts = _flat(table["chunk_tokens"].filter(pa.array(is_counted)))
     tokens[np.repeat(is_counted, lengths)] = _increments(counts, lengths[is_counted])
     return Chunks(lengths, _flat(table["chunk_ns"]), is_counted, tokens)
@@ -106,7 +112,7 @@ def within(values: Ints, lengths: Ints) -> Ints:
 
 
 def _increments(counts: Ints, lengths: Ints) -> Ints:
-    steps = np.diff(counts, prepend=0)
+    steps = np.diff(counts, prepend=counts.dtype.type(0))
     starts = (np.cumsum(lengths) - lengths)[lengths > 0]
     steps[starts] = counts[starts]
     return steps
@@ -119,4 +125,4 @@ def _lengths(column: pa.ChunkedArray) -> Ints:
 
 def _flat(column: pa.ChunkedArray) -> Ints:
     values: Ints = pc.list_flatten(column).to_numpy()
-    return values.astype(np.int64, copy=False)
+    return values

@@ -49,11 +49,13 @@ def _token_gaps(chunks: Chunks, time_scale: float) -> Row:
     is_bearing = chunks.tokens > 0
     request = chunks.request[is_bearing]
     follows = request[1:] == request[:-1]
-    gaps = np.diff(chunks.at_ns[is_bearing])[follows]
+    del request
+    gaps = np.diff(chunks.at_ns[is_bearing])[follows].astype(np.float64)
     tokens = chunks.tokens[is_bearing][1:][follows]
-    found = weighted_quantiles(gaps / tokens, tokens, _WANTED)
     n = int(tokens.sum())
-    return _named("token_gap", ratio(float(gaps.sum()), n), found, n, time_scale)
+    average = ratio(float(gaps.sum()), n)
+    gaps /= tokens
+    return _named("token_gap", average, weighted_quantiles(gaps, tokens, _WANTED), n, time_scale)
 
 
 def _stats(name: str, values: Floats, time_scale: float) -> Row:

@@ -5,12 +5,13 @@ quantile lies above the largest value, and an order of quantiles is an order of 
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
 
 
 def known(values: Floats) -> Floats:
@@ -41,6 +42,6 @@ def weighted_quantiles(values: Floats, weights: Ints, wanted: tuple[float, ...])
     if not values.size:
         return [None] * len(wanted)
     order = np.argsort(values)
-    reach = np.cumsum(weights[order])
+    reach = np.cumsum(weights[order], dtype=np.int64)
     places = [math.ceil(q * (int(reach[-1]) - 1)) for q in wanted]
     return [float(values[order[np.searchsorted(reach, place, side="right")]]) for place in places]

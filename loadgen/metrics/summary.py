@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from loadgen.metrics.columns import chunks_of, floats, span_ns, where
+from loadgen.metrics.columns import CHUNK_LISTS, chunks_of, floats, span_ns, where
 from loadgen.metrics.compat import compat_figures
 from loadgen.metrics.latencies import latencies
 from loadgen.metrics.statistics import known, quantiles, ratio
@@ -35,25 +35,26 @@ def summarize(
 
     `requests`: the rows of `requests` of one execution; `samples`: its rows of `server_samples`.
     """
-    ok = where(requests, "outcome", (Outcome.OK,))
-    counted = where(ok, "phase", (Phase.MEASURE,))
+    no_chunks = requests.drop_columns(CHUNK_LISTS)
+    ok = where(no_chunks, outcome=(Outcome.OK,))
+    counted = where(requests, phase=(Phase.MEASURE,), outcome=(Outcome.OK,))
     parts = tokens_in_parts(requests, window)
     return {
         "window_start_ns": window.start_ns,
         "window_end_ns": window.end_ns,
         "window_s": window.seconds,
-        **_counts(requests),
+        **_counts(no_chunks),
         "n": counted.num_rows,
         "output_tps": output_tps(parts, window),
         "peak_tps": peak_tps(parts, window),
         "request_rate": request_rate(ok, window),
-        "compat_output_tps": _compat_output_tps(ok, requests, window.time_scale),
+        "compat_output_tps": _compat_output_tps(ok, no_chunks, window.time_scale),
         "stream_tps": stream_tps(counted, window.time_scale),
         **latencies(counted, chunks_of(counted), window.time_scale, is_open_loop=is_open_loop),
         **acceptance(counted, samples),
         **lengths(counted),
-        "in_flight_mean": in_flight_mean(requests, window),
-        "send_lag_p99_ms": _send_lag_p99_ms(requests),
+        "in_flight_mean": in_flight_mean(no_chunks, window),
+        "send_lag_p99_ms": _send_lag_p99_ms(no_chunks),
         **compat_figures(counted, window.time_scale),
     }
 
@@ -61,7 +62,7 @@ def summarize(
 def _counts(requests: pa.Table) -> Row:
     outcomes = Counter(requests["outcome"].to_pylist())
     ok, cut = outcomes[Outcome.OK], outcomes[Outcome.CUT]
-    measured = Counter(where(requests, "phase", (Phase.MEASURE,))["outcome"].to_pylist())
+    measured = Counter(where(requests, phase=(Phase.MEASURE,))["outcome"].to_pylist())
     ended = measured.total() - measured[Outcome.CUT]
     return {
         "sent": requests.num_rows,

@@ -14,6 +14,7 @@ from loadgen.metrics.window import Window
 from loadgen.records import Outcome
 
 _NS = 1_000_000_000
+_ROWS_AT_ONCE = 4096  # bounds the memory that the chunks of a large cell take
 
 
 def tokens_in_parts(requests: pa.Table, window: Window) -> Floats | None:
@@ -25,22 +26,24 @@ def tokens_in_parts(requests: pa.Table, window: Window) -> Floats | None:
     """
     if window.length_ns <= 0:
         return None
-    useful = where(requests, "outcome", (Outcome.OK, Outcome.CUT))
-    useful = useful.filter(useful["sent_ns"].is_valid())
+    columns = requests.select(["outcome", "sent_ns", "output_tokens", "chunk_ns", "chunk_tokens"])
+    parts = np.zeros(max(1, int(window.seconds)))
+    for start in range(0, requests.num_rows, _ROWS_AT_ONCE):
+        useful = where(columns.slice(start, _ROWS_AT_ONCE), outcome=(Outcome.OK, Outcome.CUT))
+        parts += _tokens_in_parts(useful.filter(useful["sent_ns"].is_valid()), window, parts.size)
+    return None if np.isnan(parts).any() else parts
+
+
+def _tokens_in_parts(useful: pa.Table, window: Window, parts: int) -> Floats:
+    """NaN where tokens of unknown number arrived."""
     chunks = chunks_of(useful)
     total = np.where(chunks.is_counted, 0.0, floats(useful, "output_tokens"))
-    shares = np.repeat(total / np.maximum(chunks.lengths, 1), chunks.lengths)
-    shares += chunks.tokens
+    tokens = chunks.tokens + np.repeat(total / np.maximum(chunks.lengths, 1), chunks.lengths)
     since_start = pc.subtract(useful["sent_ns"], window.start_ns).to_numpy()
-    moments = np.repeat(since_start, chunks.lengths)
-    moments += chunks.at_ns
+    moments = np.repeat(since_start, chunks.lengths) + chunks.at_ns
     is_inside = (moments >= 0) & (moments <= window.length_ns)
-    shares, moments = shares[is_inside], moments[is_inside]
-    if np.isnan(shares).any():
-        return None
-    parts = max(1, int(window.seconds))
-    place = np.minimum(moments / (window.length_ns / parts), parts - 1).astype(np.int64)
-    return sums_by(place, shares, parts)
+    place = np.minimum(moments[is_inside] / (window.length_ns / parts), parts - 1).astype(np.int64)
+    return sums_by(place, tokens[is_inside], parts)
 
 
 def output_tps(parts: Floats | None, window: Window) -> float | None:
