@@ -13,6 +13,7 @@ from loadgen.stream_facts import StreamFacts
 
 _BEGIN = b'{"text":'
 _NO_TEXT = b'{"text":""'
+_AFTER_TEXT = b',"output_ids":'
 _META = b'"meta_info":'
 
 
@@ -32,7 +33,7 @@ def read_generate(datas: list[bytes]) -> StreamFacts:
         else:
             facts.take_garbage(data)
     facts.close()
-    facts.answer = _texts(facts, [datas[number] for number in facts.chunk_events])
+    _take_texts(facts, [datas[number] for number in facts.chunk_events])
     return facts
 
 
@@ -80,13 +81,25 @@ def _take_reason(facts: StreamFacts, reason: Any) -> None:
         facts.take_server_error(reason.get("status_code"), message)
 
 
-def _texts(facts: StreamFacts, chunks: list[bytes]) -> list[str]:
+def _take_texts(facts: StreamFacts, chunks: list[bytes]) -> None:
     if not chunks:
-        return []
+        return
     first, last = _whole(facts, chunks[0]), _whole(facts, chunks[-1])
     if _is_cumulative(first, last, facts.chunk_counts[-1]):
-        return [_text(last)]
-    return [_text(first), *(_text(_whole(facts, data)) for data in chunks[1:])]
+        facts.answer = [_text(last)]
+        facts.keep_chunks(_longer_than_before([_text_end(data) for data in chunks]))
+    else:
+        facts.answer = [_text(first), *(_text(_whole(facts, data)) for data in chunks[1:])]
+
+
+def _text_end(data: bytes) -> int:
+    at = data.find(_AFTER_TEXT)
+    return at if at >= 0 else data.rfind(_META)
+
+
+def _longer_than_before(lengths: list[int]) -> list[bool]:
+    """Whether each text is longer than the one before: a token without text, as an end mark, is no chunk."""
+    return [length > before for length, before in zip(lengths, [len(_NO_TEXT), *lengths], strict=False)]
 
 
 def _whole(facts: StreamFacts, data: bytes) -> dict[str, Any]:

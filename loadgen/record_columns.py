@@ -1,6 +1,6 @@
 """Records one by one -> Arrow columns, so that no more than a batch of them is held as Python objects.
 
-Lists of numbers are packed as they come; what remains in memory is what the table needs (21 bytes a chunk with a
+Lists of numbers are packed as they come; what remains in memory is what the table needs (17 bytes a chunk with a
 running count and a kernel stamp).
 """
 

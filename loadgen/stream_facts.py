@@ -1,6 +1,7 @@
 """What the events of one stream said, before anything is judged."""
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from loadgen.received_json import count, ratio
@@ -97,3 +98,9 @@ class StreamFacts:
         self.chunk_events.append(event)
         self.chunk_kinds.append(kind)
         self.chunk_counts.append(count(usage, "completion_tokens", None))
+
+    def keep_chunks(self, is_kept: list[bool]) -> None:
+        """Drops the chunks that turned out to be none."""
+        self.chunk_events = list(compress(self.chunk_events, is_kept))
+        self.chunk_kinds = list(compress(self.chunk_kinds, is_kept))
+        self.chunk_counts = list(compress(self.chunk_counts, is_kept))

@@ -240,7 +240,7 @@ def _without_events(body: Payload) -> tuple[Outcome, str | None]:
     data = body.data
     if not data or data.startswith(b":"):
         return body.damage or Outcome.EMPTY_STREAM, body.error
-    if data.startswith(_BEGINS_OF_EVENTS):
+    if data.startswith(_BEGINS_OF_EVENTS) or any(begin.startswith(data) for begin in _BEGINS_OF_EVENTS):
         return Outcome.TRUNCATED_STREAM, body.error
     said = read_stream([data])
     if said.has_error:

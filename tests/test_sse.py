@@ -1,13 +1,13 @@
 """Event streams, however the network cuts them."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from decode_fixtures import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.sse import EventParser
+from loadgen.sse import EventParser, split_events
 
 CAPTURES = sorted((Path(__file__).parent / "fixtures" / "captures").rglob("*.sse"))
 
@@ -15,11 +15,6 @@ CAPTURES = sorted((Path(__file__).parent / "fixtures" / "captures").rglob("*.sse
 def parse(*blocks: bytes) -> list[bytes]:
     parser = EventParser()
     return [data for block in blocks for data in parser.feed(block)]
-
-
-def cut(stream: bytes, places: list[int]) -> list[bytes]:
-    edges = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
-    return [stream[start:end] for start, end in pairwise(edges)]
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -55,8 +50,21 @@ PIECES = st.sampled_from(
 def test_any_mix_of_newlines_is_cut_alike(pieces: list[bytes], places: list[int]) -> None:
     stream = b"".join(pieces)
     assert parse(*cut(stream, places)) == parse(stream)
+    assert split_events(stream)[0] == parse(stream)
     unix = stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     assert parse(stream) == parse(unix)
+
+
+@given(st.lists(PIECES, max_size=12))
+def test_an_event_of_a_whole_payload_ends_with_the_byte_that_lets_the_parser_give_it(
+    pieces: list[bytes],
+) -> None:
+    stream = b"".join(pieces)
+    datas, ends = split_events(stream)
+    assert ends == sorted(set(ends))
+    for number, end in enumerate(ends):
+        assert parse(stream[: end - 1]) == datas[:number]
+        assert parse(stream[:end]) == datas[: number + 1]
 
 
 def test_data_lines_of_one_event_are_joined_by_a_newline() -> None:
@@ -81,6 +89,8 @@ def test_a_20_mb_event_in_1_kb_pieces_takes_linear_work() -> None:
 
 def test_200_000_tiny_lines_in_one_block_take_linear_work() -> None:
     assert len(parse(b"data: x\n\n" * 200_000)) == 200_000
+    assert len(split_events(b"data: x\n\n" * 200_000)[0]) == 200_000
+    assert len(split_events(b"data: x\r\n\r\n" * 200_000)[0]) == 200_000
 
 
 def test_an_event_of_many_data_lines_takes_linear_work() -> None:

@@ -5,38 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decode_fixtures import decoded
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import DONE, delta, event, role, usage, whole_answer
 
-from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
+from loadgen.records import ChunkKind, Outcome, RequestRecord, TokenSource
 from loadgen.tables import RequestContext, requests_table
-from loadgen.transport.exchange import Exchange
-from loadgen.wire import ChatOptions, EndMarks, chat_body, decode, error_message
+from loadgen.wire import ChatOptions, EndMarks, chat_body, error_message
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
 SGLANG = CAPTURES / "sglang-0.5.23"
 OTHERS = CAPTURES / "other-servers"
 ADD = "```python\ndef add(a,b):\n    return a + b\n```"
-
-
-def decoded(
-    *blocks: bytes | tuple[int, bytes],
-    status: int | None = 200,
-    failure: Outcome | None = None,
-    error: str | None = None,
-    marks: EndMarks = EndMarks(),
-) -> RequestRecord:
-    """The record of an exchange; blocks without a time of their own come 1 ms apart, the first at 1 ms."""
-    timed = [
-        block if isinstance(block, tuple) else (1_000_000 * n, block) for n, block in enumerate(blocks, 1)
-    ]
-    record = RequestRecord(index=0, phase=Phase.MEASURE, scheduled_ns=0, max_tokens=32)
-    exchange = Exchange(sent_ns=1, status=status, failure=failure, error=error)
-    for at_ns, block in timed:
-        exchange.add(at_ns, block)
-    decode(exchange, record, marks=marks)
-    return record
 
 
 def arrow_row(record: RequestRecord) -> dict[str, Any]:
