@@ -15,7 +15,16 @@ from cluster.journal import Journal
 from cluster.roles import Clients, Graders, WorkerLost
 from cluster.server_process import ServerFailed
 from cluster.servers import LiveServer, PlatformServer
-from cluster.sweep import Instruction, PlatformSweep, RecordFailure, RunCell, StartServer, StopServer
+from cluster.sweep import (
+    Bounds,
+    Instruction,
+    PlatformSweep,
+    RecordFailure,
+    RecordVerdict,
+    RunCell,
+    StartServer,
+    StopServer,
+)
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
@@ -23,9 +32,11 @@ from loadgen.grading.sandbox import Limits as ProgramLimits
 from loadgen.job import CellJob
 from loadgen.plan import Cell, Execution, Life, Plan
 from loadgen.prompts import read_corpus
-from loadgen.schedule import make_shards
+from loadgen.saturation import Step
+from loadgen.schedule import Shard, make_shards, open_shards
 from loadgen.spec import Sweep
 from loadgen.store import CellResult, Run
+from loadgen.trace import trace_of
 
 _FLUSH_WAIT_S = 10.0
 # A server that dies refuses connections before it exits: SGLang, whose scheduler has died, by five seconds.
@@ -58,7 +69,15 @@ class Coordinator:
     """One run of one sweep."""
 
     def __init__(
-        self, sweep: Sweep, plan: Plan, run: Run, journal: Journal, staff: Staff, watcher: Watcher
+        self,
+        sweep: Sweep,
+        plan: Plan,
+        run: Run,
+        journal: Journal,
+        staff: Staff,
+        watcher: Watcher,
+        *,
+        shares_cores: bool = False,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -66,6 +85,8 @@ class Coordinator:
         self._journal = journal
         self._staff = staff
         self._watcher = watcher
+        self._shares_cores = shares_cores
+        self._trace_ns = trace_of(sweep.load)
         self._corpora = {w.prompt_source: read_corpus(w.prompt_source) for w in sweep.workloads}
 
     async def run(self) -> None:
@@ -74,10 +95,13 @@ class Coordinator:
         What ends one platform (OSError: a full disk) ends all, and is raised as it is.
         """
         done = {key for key, status in rows.statuses(self._run).items() if status == "done"}
+        steps = rows.search_steps(self._run)
+        clients = self._sweep.clients
+        bounds = Bounds(self._sweep.load.saturate, clients.workers_per_platform, clients.most_workers)
         try:
             async with asyncio.TaskGroup() as group:
                 for name, lives in self._plan.lives.items():
-                    group.create_task(self._platform(name, PlatformSweep(lives, done)))
+                    group.create_task(self._platform(name, PlatformSweep(lives, done, steps, bounds)))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
@@ -101,8 +125,11 @@ class Coordinator:
             case RecordFailure(life, execution, reason):
                 self._record_failure(life, execution, reason, None)
                 return []
-            case RunCell(life, execution, is_second_attempt):
-                return await self._run_cell(life, execution, sweep, is_second_attempt=is_second_attempt)
+            case RecordVerdict():
+                self._record_verdict(instruction)
+                return []
+            case RunCell():
+                return await self._run_cell(instruction, sweep)
 
     async def _start(self, life: Life, sweep: PlatformSweep) -> list[Instruction]:
         server = self._staff.servers[life.platform]
@@ -125,9 +152,8 @@ class Coordinator:
             self._note("server_stopped", platform, f"{sweep.life.config}: stopped")
         return sweep.server_stopped()
 
-    async def _run_cell(
-        self, life: Life, execution: Execution, sweep: PlatformSweep, *, is_second_attempt: bool
-    ) -> list[Instruction]:
+    async def _run_cell(self, order: RunCell, sweep: PlatformSweep) -> list[Instruction]:
+        life, execution = order.life, order.execution
         server = self._staff.servers[life.platform]
         live = server.live
         assert live is not None
@@ -135,12 +161,14 @@ class Coordinator:
             "cell_started", platform=life.platform, server_id=live.server_id, cell=execution.key
         )
         self._watcher.cell_started(execution)
-        measuring = asyncio.create_task(self._measure(life, execution, live, restarted=is_second_attempt))
+        measuring = asyncio.create_task(self._measure(order, live))
         death = asyncio.create_task(server.died())
         try:
             await asyncio.wait({measuring, death}, return_when=asyncio.FIRST_COMPLETED)
             if live.pid is not None and not death.done() and not await server.answers():
                 await asyncio.wait({death}, timeout=_DYING_S)
+            if not death.done() and sweep.may_add_workers and self._is_client_limited(order, measuring):
+                return sweep.client_limited()
             if not death.done():
                 self._commit_or_fail(life, execution, measuring, live)
         finally:
@@ -148,7 +176,37 @@ class Coordinator:
         if not death.cancelled():
             return await self._bury(life, death.result(), sweep)
         await self._grade_if_eval(execution)
-        return sweep.cell_ended()
+        return sweep.cell_ended(self._step(execution))
+
+    def _step(self, execution: Execution) -> Step | None:
+        """What a step of a search measured; None where it failed, or is none."""
+        if not execution.cell.is_search_step:
+            return None
+        return rows.search_steps(self._run).get(execution.key)
+
+    def _is_client_limited(self, order: RunCell, measuring: "asyncio.Task[CellResult]") -> bool:
+        """Whether the cell measured the client; if so, what it gave is noted, and not committed."""
+        if not measuring.done() or measuring.exception() is not None:
+            return False
+        row = measuring.result().cell
+        if "client_limited" not in row["checks"]:
+            return False
+        detail = row["check_details"][row["checks"].index("client_limited")]
+        tps = "unknown" if row["output_tps"] is None else f"{row['output_tps']:.0f}"
+        self._journal.add(
+            "cell_client_limited",
+            f"{detail}; with {row['workers']} worker(s) {tps} output tok/s; it is run again with more",
+            platform=order.life.platform,
+            cell=order.execution.key,
+        )
+        return True
+
+    def _record_verdict(self, order: RecordVerdict) -> None:
+        verdict, cell = order.verdict, order.execution.cell
+        if rows.write_verdict(self._run, order.execution.key, verdict):
+            text = f"{verdict.limit}: {verdict.detail}"
+            self._journal.add("saturation", text, platform=cell.platform, cell=order.execution.key)
+            self._watcher.server(cell.platform, f"{cell.config} {cell.workload} saturation: {text}")
 
     async def _bury(self, life: Life, reason: str, sweep: PlatformSweep) -> list[Instruction]:
         await self._staff.servers[life.platform].bury(reason)
@@ -170,28 +228,36 @@ class Coordinator:
         if execution.cell.kind == "load":
             self._watcher.cell_ended(execution, result.cell)
 
-    async def _measure(
-        self, life: Life, execution: Execution, live: LiveServer, *, restarted: bool
-    ) -> CellResult:
+    async def _measure(self, order: RunCell, live: LiveServer) -> CellResult:
+        life, execution = order.life, order.execution
         started_ns = unix_ns()
         before = await self._settle(execution, live)
-        jobs = self._jobs(execution, live)
+        jobs = self._jobs(execution, live, order.workers)
         runs = await self._staff.clients.run(
             life.platform, jobs, self._longest_s(execution.cell, live.time_scale)
         )
         after = await rows.read_sample(execution, live, "after")
-        facts = rows.Measured(life, execution, live, runs, started_ns, [before, after], restarted)
+        facts = rows.Measured(
+            life,
+            execution,
+            live,
+            runs,
+            started_ns,
+            [before, after],
+            was_restarted=order.is_second_attempt,
+            shares_cores=self._shares_cores,
+        )
         return rows.cell_result(facts)
 
     async def _settle(self, execution: Execution, live: LiveServer) -> dict[str, Any]:
         """An idle server with an empty cache, where it can be had; what it says then."""
-        async with open_endpoint(live.endpoint, key_of(live)) as endpoint:
-            await endpoint.flush_cache(_FLUSH_WAIT_S)
+        for target in live.targets:
+            async with open_endpoint(target.endpoint, key_of(live)) as endpoint:
+                await endpoint.flush_cache(_FLUSH_WAIT_S)
         return await rows.read_sample(execution, live, "before")
 
-    def _jobs(self, execution: Execution, live: LiveServer) -> list[CellJob]:
+    def _jobs(self, execution: Execution, live: LiveServer, workers: int) -> list[CellJob]:
         cell = execution.cell
-        shards = make_shards(cell.concurrency, self._sweep.clients.workers_per_platform)
         return [
             CellJob(
                 cell=cell,
@@ -208,10 +274,17 @@ class Coordinator:
                 load=self._sweep.load,
                 limits=self._sweep.limits,
                 simulated=live.simulated,
+                targets=live.targets,
+                trace_ns=self._trace_ns if cell.is_open_loop else None,
                 corpus=() if cell.kind == "eval" else self._corpora[cell.prompt_source],
             )
-            for shard in shards
+            for shard in self._shards(cell, workers)
         ]
+
+    def _shards(self, cell: Cell, workers: int) -> list[Shard]:
+        if cell.concurrency is None:
+            return open_shards(workers, self._sweep.load.max_in_flight)
+        return make_shards(cell.concurrency, workers)
 
     def _longest_s(self, cell: Cell, time_scale: float) -> float:
         if cell.kind == "eval":

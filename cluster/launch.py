@@ -1,6 +1,7 @@
 """One invocation of `loadgen run`: from validated input to a finished, interrupted or failed run folder."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from cluster import hosts, rows
 from cluster.coordinator import Coordinator, Staff
 from cluster.journal import Journal
 from cluster.local import LocalClients, LocalGraders
-from cluster.preflight import preflight
+from cluster.preflight import check_cores, preflight
 from cluster.progress import ConsoleWatcher
 from cluster.roles import Clients, Graders, WorkerFacts, WorkerLost
 from cluster.servers import PlatformServer
@@ -26,6 +27,7 @@ from loadgen.prompts import read_corpus
 from loadgen.spec import Sweep
 from loadgen.store import Run
 from loadgen.tables import HOSTS
+from loadgen.trace import trace_of
 
 _CLUSTER_S = 5.0
 
@@ -44,7 +46,7 @@ def new_order(config: Path, out: Path | None, only_platform: str | None) -> Orde
     """The order of a config file. Raises BadInput; writes nothing."""
     sweep, text = read_sweep(config)
     plan = make_plan(sweep, only_platform)
-    _check_corpora(sweep)
+    _check_files(sweep)
     folder = out or Path("runs") / f"{sweep.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     document = {**plan_document(sweep, plan), "only_platform": only_platform}
 
@@ -59,7 +61,7 @@ def resumed_order(folder: Path) -> Order:
     run = Run.open(folder)
     sweep = parse_sweep(run.config_text, str(folder / "config.yaml"))
     plan = make_plan(sweep, run.plan.get("only_platform"))
-    _check_corpora(sweep)
+    _check_files(sweep)
     return Order(sweep, plan, lambda: Run.resume(folder), is_resumed=True)
 
 
@@ -70,6 +72,9 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
     """
     if address and not local:
         _check_cluster(address)
+    shares_cores = not local and check_cores(
+        order.sweep.clients, len(order.plan.lives), len(os.sched_getaffinity(0))
+    )
     orphans = asyncio.run(_preflight(order))
     run = order.open_run()
     try:
@@ -81,7 +86,16 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
         journal.add("run_resumed" if order.is_resumed else "run_started", order.sweep.name)
         with _roles(local=local, address=address) as (clients, graders):
             interrupted = asyncio.run(
-                _conduct(order, run, journal, clients, graders, console, uses_ray=not local)
+                _conduct(
+                    order,
+                    run,
+                    journal,
+                    clients,
+                    graders,
+                    console,
+                    uses_ray=not local,
+                    shares_cores=shares_cores,
+                )
             )
             # before Ray ends, which takes a second: a second Ctrl-C may come
             code = _end(run, journal, interrupted=interrupted)
@@ -133,6 +147,7 @@ async def _conduct(
     console: Console,
     *,
     uses_ray: bool,
+    shares_cores: bool,
 ) -> bool:
     """Runs the coordinator to its end; True when a signal ended it."""
     servers = {
@@ -143,7 +158,13 @@ async def _conduct(
     done = sum(1 for status in rows.statuses(run).values() if status == "done")
     with ConsoleWatcher(order.plan, console, done) as watcher:
         coordinator = Coordinator(
-            order.sweep, order.plan, run, journal, Staff(clients, graders, servers), watcher
+            order.sweep,
+            order.plan,
+            run,
+            journal,
+            Staff(clients, graders, servers),
+            watcher,
+            shares_cores=shares_cores,
         )
         main = asyncio.current_task()
         assert main is not None
@@ -185,6 +206,8 @@ def _roles(*, local: bool, address: str | None) -> Iterator[tuple[Clients, Grade
         actors.stop_ray()
 
 
-def _check_corpora(sweep: Sweep) -> None:
+def _check_files(sweep: Sweep) -> None:
+    """Opens what the config names. Raises BadInput."""
+    trace_of(sweep.load)
     for workload in sweep.workloads:
         read_corpus(workload.prompt_source)

@@ -6,7 +6,7 @@ from cluster import processes
 from cluster.commands import address, key_of
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
-from loadgen.spec import ExternalServer, Platform
+from loadgen.spec import Clients, ExternalServer, Platform
 
 _GRACE_S = 3.0
 _PORT_S = 30.0
@@ -20,8 +20,9 @@ async def preflight(platform: Platform) -> list[str]:
             f"{server.endpoint}: the variable {server.api_key_env} (api_key_env) is not set; export it"
         )
     if isinstance(server, ExternalServer):
-        async with open_endpoint(server.endpoint, key_of(server)) as endpoint:
-            await endpoint.models()
+        for target in server.targets:
+            async with open_endpoint(target.url, key_of(server)) as endpoint:
+                await endpoint.models()
         return []
     host, port = address(server.endpoint)
     try:
@@ -39,6 +40,21 @@ async def preflight(platform: Platform) -> list[str]:
             "or use control: external to measure it as it is"
         )
     return stopped
+
+
+def check_cores(clients: Clients, platforms: int, cores: int) -> bool:
+    """Whether load workers would share cores: each needs one, and the coordinator another. Raises RunFailed for a
+    config that does not allow it.
+    """
+    workers = platforms * clients.most_workers
+    if cores > workers:
+        return False
+    if not clients.allow_shared_cores:
+        raise RunFailed(
+            f"{workers} load worker(s) and the coordinator need {workers + 1} cores, this host has {cores}: lower "
+            "clients.workers_per_platform, or set clients.allow_shared_cores: true (the cells are marked then)"
+        )
+    return True
 
 
 async def _stop_orphans(port: int) -> list[str]:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from cluster.screen import harmless
-from loadgen.plan import Execution, Plan
+from loadgen.plan import Cell, Execution, Plan
 
 
 class ConsoleWatcher:
@@ -62,9 +62,13 @@ def _title(execution: Execution) -> str:
     repeat = f" #{execution.repeat + 1}" if execution.repeat else ""
     if cell.kind == "eval":
         return f"{cell.config} grading{repeat}"
-    return (
-        f"{cell.config} {cell.workload} context {cell.context_tokens} concurrency {cell.concurrency}{repeat}"
-    )
+    return f"{cell.config} {cell.workload} context {cell.context_tokens} {_load(cell)}{repeat}"
+
+
+def _load(cell: Cell) -> str:
+    if cell.concurrency is not None:
+        return f"concurrency {cell.concurrency}"
+    return f"rate {cell.rate:g}/s" if cell.rate is not None else str(cell.arrivals)
 
 
 def _figure(row: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from loadgen.job import CellRun
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Execution, Life
 from loadgen.records import phase_of
+from loadgen.saturation import Step, Verdict
 from loadgen.store import CellKey, CellResult, Run
 from loadgen.tables import REQUESTS, SERVER_SAMPLES
 
@@ -41,6 +42,7 @@ class Measured:
     started_unix_ns: int
     samples: Sequence[dict[str, Any]]
     was_restarted: bool
+    shares_cores: bool = False
 
 
 def cell_result(measured: Measured) -> CellResult:
@@ -56,6 +58,7 @@ def cell_result(measured: Measured) -> CellResult:
             (run.loop_lag_p99_ms for run in measured.runs if run.loop_lag_p99_ms is not None), default=None
         ),
         "worker_cpu": max(run.cpu for run in measured.runs),
+        "workers": len(measured.runs),
         "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
     }
     doubts = find_doubts(
@@ -68,6 +71,8 @@ def cell_result(measured: Measured) -> CellResult:
             server_lag_ms=cell["server_lag_p99_ms"],
             server_restarted=measured.was_restarted,
             is_output_length_fixed=measured.execution.cell.ignore_eos,
+            is_stationary=all(run.is_stationary for run in measured.runs),
+            shares_cores=measured.shares_cores,
         )
     )
     cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}
@@ -125,6 +130,31 @@ def ungraded(run: Run) -> set[CellKey]:
     }
 
 
+def search_steps(run: Run) -> dict[CellKey, Step]:
+    """What finished executions measured, as steps of a search for saturation."""
+    slots = {row["server_id"]: row["max_running_requests"] for row in run.read("servers").to_pylist()}
+    return {
+        (row["cell_id"], row["repeat"]): as_step(row, slots.get(row["server_id"]))
+        for row in run.read("cells").to_pylist()
+        if row["status"] == "done" and row["kind"] == "load" and row["concurrency"] is not None
+    }
+
+
+def as_step(row: dict[str, Any], slots: int | None) -> Step:
+    """A row of `cells`, of a closed loop, as a step of a search."""
+    return Step(row["concurrency"], row.get("output_tps"), "client_limited" in row["checks"], slots)
+
+
+def write_verdict(run: Run, key: CellKey, verdict: Verdict) -> bool:
+    """Writes a search's verdict into its row of `cells`; False when it stands there already."""
+    row: dict[str, Any] = run.read_cell("cells", key).to_pylist()[0]
+    said = {"saturation": str(verdict.limit), "saturation_detail": verdict.detail}
+    if all(row.get(name) == text for name, text in said.items()):
+        return False
+    run.write_cell(row | said)
+    return True
+
+
 def mark_lost_servers(run: Run) -> None:
     """Lives that an earlier session left as ready ended with it, without a record of how."""
     for row in run.read("servers").to_pylist():
@@ -133,16 +163,12 @@ def mark_lost_servers(run: Run) -> None:
 
 
 async def read_sample(execution: Execution, live: LiveServer, moment: str) -> dict[str, Any]:
-    """The server's own counters now, as a row of `server_samples` (and its lag, if it is a simulator)."""
-    metrics: dict[str, float] | None = None
-    info: dict[str, Any] | None = None
-    async with open_endpoint(live.endpoint, key_of(live)) as endpoint:
-        try:
-            metrics = await endpoint.metrics()
-            info = await endpoint.server_info() if live.simulated else None
-        except RunFailed:
-            metrics = None  # a server that is gone has no counters; its death is recorded where it is noticed
-    read = metrics or {}
+    """The server's own counters now, as a row of `server_samples` (and its lag, if it is a simulator); of several
+    servers the sums, and the worst lag.
+    """
+    readings = [await _read(target.endpoint, live) for target in live.targets]
+    lags = [lag for _, lag in readings if lag is not None]
+    read = _summed([metrics for metrics, _ in readings])
     return {
         "cell_id": execution.cell.cell_id,
         "repeat": execution.repeat,
@@ -153,8 +179,27 @@ async def read_sample(execution: Execution, live: LiveServer, moment: str) -> di
         "running_requests": _whole(read.get("sglang:num_running_reqs")),
         "queued_requests": _whole(read.get("sglang:num_queue_reqs")),
         **{column: read.get(name) for column, name in _COUNTERS.items()},
-        "server_lag_p99_ms": server_lag_p99_ms(info),
+        "server_lag_p99_ms": max(lags, default=None),
     }
+
+
+async def _read(url: str, live: LiveServer) -> tuple[dict[str, float], float | None]:
+    async with open_endpoint(url, key_of(live)) as endpoint:
+        try:
+            metrics = await endpoint.metrics()
+            info = await endpoint.server_info() if live.simulated else None
+        except RunFailed:
+            return (
+                {},
+                None,
+            )  # a server that is gone has no counters; its death is recorded where it is noticed
+    return metrics or {}, server_lag_p99_ms(info)
+
+
+def _summed(readings: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Counters that every server gives, added up; a sum over some of them would be a guess."""
+    shared = set.intersection(*(set(reading) for reading in readings))
+    return {name: sum(reading[name] for reading in readings) for name in shared}
 
 
 def _cell_identity(life: Life, execution: Execution, live: LiveServer | None) -> dict[str, Any]:
@@ -171,6 +216,8 @@ def _cell_identity(life: Life, execution: Execution, live: LiveServer | None) ->
         "max_tokens": cell.max_tokens,
         "temperature": cell.temperature,
         "concurrency": cell.concurrency,
+        "rate": cell.rate,
+        "arrivals": cell.arrivals,
         "server_id": live.server_id if live else None,
         "simulated": live.simulated if live else None,
         "time_scale": live.time_scale if live else None,

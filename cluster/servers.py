@@ -20,6 +20,7 @@ from cluster.server_process import ServerFailed, ServerProcess, Start, exit_word
 from loadgen.clock import monotonic_ns, unix_ns
 from loadgen.endpoint import Endpoint, NotReady, open_endpoint
 from loadgen.errors import RunFailed
+from loadgen.job import Target
 from loadgen.plan import Life
 from loadgen.redact import mask_command, mask_env, mask_info
 from loadgen.spec import Axis, Platform, ProcessServer
@@ -35,7 +36,7 @@ _READY_QUESTION = "Say hello."
 
 @dataclass(frozen=True, slots=True)
 class LiveServer:
-    """A server that answered."""
+    """A server that answered, or several that share a platform's requests; `endpoint` is the first."""
 
     server_id: str
     endpoint: str
@@ -47,6 +48,11 @@ class LiveServer:
     proof: dict[str, str]
     pid: int | None
     ready_s: float
+    targets: tuple[Target, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            object.__setattr__(self, "targets", (Target(self.endpoint),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,10 @@ class PlatformServer:
     async def answers(self) -> bool:
         """Whether the server answers at all, within seconds."""
         try:
-            async with asyncio.timeout(_ANSWERS_S), self._endpoint() as endpoint:
-                await endpoint.models()
+            async with asyncio.timeout(_ANSWERS_S):
+                for target in self.platform.server.targets:
+                    async with self._endpoint(target.url) as endpoint:
+                        await endpoint.models()
         except (RunFailed, TimeoutError):
             return False
         return True
@@ -135,7 +143,7 @@ class PlatformServer:
             "control": self.platform.server.control,
             "command": [],
             "env": "{}",
-            "endpoint": self.platform.server.endpoint,
+            "endpoint": " ".join(target.url for target in self.platform.server.targets),
             "started_unix_ns": unix_ns(),
             "proof": "{}",
         }
@@ -179,22 +187,29 @@ class PlatformServer:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _until_ready(self, refusals: list[str]) -> _Facts:
-        async with self._endpoint() as endpoint:
+        first, *others = [target.url for target in self.platform.server.targets]
+        async with self._endpoint(first) as endpoint:
             while True:
                 try:
-                    return await self._ask(endpoint)
+                    facts = await self._ask(endpoint)
+                    break
                 except NotReady as error:
                     if self._process is None:
                         raise
                     refusals[:] = [str(error)]
                 await asyncio.sleep(_POLL_S)
+        for url in others:
+            async with self._endpoint(url) as endpoint:
+                facts = _together(facts, await self._ask(endpoint), url)
+        return facts
 
     async def _ask(self, endpoint: Endpoint) -> _Facts:
         models = await endpoint.models()
         if not models:
             raise ServerFailed("it lists no model")
         await endpoint.complete(_READY_QUESTION, models[0], 8, 600)
-        facts = _Facts(models[0], await endpoint.server_info(), await endpoint.slots())
+        info = await endpoint.server_info()
+        facts = _Facts(models[0], info, max_running_requests(info) or await endpoint.slots())
         self._check_owner()
         return facts
 
@@ -217,10 +232,11 @@ class PlatformServer:
             model=facts.model,
             simulated=simulated,
             time_scale=time_scale,
-            max_running_requests=max_running_requests(facts.info) or facts.slots,
+            max_running_requests=facts.slots,
             proof=prove_axes(self._axes, life.axes, facts.info),
             pid=self._process.pid if self._process else None,
             ready_s=ready_s,
+            targets=tuple(Target(target.url, target.weight) for target in self.platform.server.targets),
         )
         version = (facts.info or {}).get("version")
         self._row |= {
@@ -257,10 +273,25 @@ class PlatformServer:
     async def _abort_running(self) -> None:
         """Ends running requests so that the drain after SIGTERM is short; a server that is gone needs none of it."""
         try:
-            async with asyncio.timeout(2), self._endpoint() as endpoint:
+            async with (
+                asyncio.timeout(2),
+                self._endpoint(self.platform.server.endpoint) as endpoint,
+            ):
                 await endpoint.abort_all()
         except (RunFailed, TimeoutError):
             return
 
-    def _endpoint(self) -> Any:
-        return open_endpoint(self.platform.server.endpoint, key_of(self.platform.server))
+    def _endpoint(self, url: str) -> Any:
+        return open_endpoint(url, key_of(self.platform.server))
+
+
+def _together(facts: _Facts, other: _Facts, url: str) -> _Facts:
+    """What holds of several servers: one model, and the slots of all. Raises ServerFailed when they differ."""
+    if other.model != facts.model:
+        raise ServerFailed(
+            f"{url} serves {harmless(other.model)}, the first endpoint {harmless(facts.model)}"
+        )
+    if simulation(other.info) != simulation(facts.info):
+        raise ServerFailed(f"{url} is simulated, or at a clock, otherwise than the first endpoint")
+    slots = None if facts.slots is None or other.slots is None else facts.slots + other.slots
+    return _Facts(facts.model, facts.info, slots)

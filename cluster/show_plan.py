@@ -4,9 +4,10 @@ import shlex
 from collections.abc import Iterator
 
 from cluster.commands import fill_in
-from loadgen.plan import Estimate, Life, Plan
+from loadgen.plan import Cell, Estimate, Life, Plan
 from loadgen.redact import mask_command, mask_env
-from loadgen.spec import ExternalServer, Platform, Sweep
+from loadgen.saturation import most_steps
+from loadgen.spec import ExternalServer, Load, Platform, Sweep
 
 
 def plan_lines(sweep: Sweep, plan: Plan) -> Iterator[str]:
@@ -15,14 +16,21 @@ def plan_lines(sweep: Sweep, plan: Plan) -> Iterator[str]:
     yield f"sweep {plan.name}: {_count(plan.estimate.cells, 'cell execution')}, {_count(plan.estimate.starts, 'server start')}"
     for name, lives in plan.lives.items():
         yield ""
-        yield f"platform {name} ({platforms[name].server.control}, {platforms[name].server.endpoint})"
+        yield f"platform {name} ({platforms[name].server.control}, {_endpoints(platforms[name])})"
         for life in lives:
-            yield from _life_lines(platforms[name], life)
+            yield from _life_lines(platforms[name], life, sweep)
     yield ""
     yield from _estimate_lines(plan.estimate)
 
 
-def _life_lines(platform: Platform, life: Life) -> Iterator[str]:
+def _endpoints(platform: Platform) -> str:
+    targets = platform.server.targets
+    if len(targets) == 1:
+        return targets[0].url
+    return ", ".join(f"{target.url} weight {target.weight}" for target in targets)
+
+
+def _life_lines(platform: Platform, life: Life, sweep: Sweep) -> Iterator[str]:
     axes = ", ".join(f"{axis}={value}" for axis, value in life.axes.items()) or "no axes"
     yield f"  server config {life.config} ({axes}): {_count(len(life.executions), 'execution')}"
     server = platform.server
@@ -36,10 +44,29 @@ def _life_lines(platform: Platform, life: Life) -> Iterator[str]:
     loads = [execution.cell for execution in life.executions if execution.cell.kind == "load"]
     for workload in dict.fromkeys(cell.workload for cell in loads):
         contexts = sorted({cell.context_tokens or 0 for cell in loads if cell.workload == workload})
-        streams = sorted({cell.concurrency for cell in loads if cell.workload == workload})
-        yield f"    workload {workload}: context {_list(contexts)} x concurrency {_list(streams)}"
+        asked = [cell for cell in loads if cell.workload == workload]
+        for load in _load_words(asked, sweep.load):
+            yield f"    workload {workload}: context {_list(contexts)} x {load}"
     if any(execution.cell.kind == "eval" for execution in life.executions):
         yield "    grading: once, before the load"
+
+
+def _load_words(cells: list[Cell], load: Load) -> Iterator[str]:
+    """What is asked of each context length, one line for each kind of load."""
+    streams = sorted({cell.concurrency for cell in cells if cell.concurrency and not cell.is_search_step})
+    if streams:
+        yield f"concurrency {_list(streams)}"
+    if any(cell.is_search_step for cell in cells):
+        bounds = load.saturate
+        yield (
+            f"concurrency from {bounds.start} doubled up to {bounds.max} until output tok/s gains less than "
+            f"{bounds.gain:.0%} (at most {most_steps(bounds)} steps)"
+        )
+    rates = sorted({cell.rate for cell in cells if cell.rate is not None})
+    if rates:
+        yield f"{load.arrivals.word} arrivals at {', '.join(f'{rate:g}' for rate in rates)} requests/s"
+    elif load.has_open_loop:
+        yield f"arrivals as in {load.arrivals.trace}"
 
 
 def _estimate_lines(estimate: Estimate) -> Iterator[str]:

@@ -20,6 +20,8 @@ _FEW_SAMPLES = 8
 # At this lag a stamp is off by more than a chunk's own jitter on a fast server.
 _LOOP_LAG_MS = 10.0
 _BUSY_CORES = 0.9
+# A request that leaves later than this after it was due no longer has the plan's spacing.
+_SEND_LAG_MS = 10.0
 _IN_FLIGHT_FRACTION = 0.9
 # The simulator's lag does not add up over a stream; it counts against how long a request takes.
 _SERVER_LAG_FRACTION = 0.10
@@ -45,6 +47,9 @@ class Evidence:
     server_lag_ms: float | None
     server_restarted: bool = False
     is_output_length_fixed: bool = True
+    accounting: Sequence[str] = ()
+    is_stationary: bool = True
+    shares_cores: bool = False
 
 
 def find_doubts(evidence: Evidence) -> list[Doubt]:
@@ -55,11 +60,12 @@ def find_doubts(evidence: Evidence) -> list[Doubt]:
 
 def _queue_measured(evidence: Evidence) -> Doubt | None:
     limit, asked = evidence.max_running_requests, evidence.cell["concurrency"]
-    if limit is None or limit >= asked:
+    in_flight = evidence.cell["in_flight_mean"] if asked is None else asked  # an open loop asks for no number
+    if limit is None or in_flight is None or limit >= in_flight:
         return None
     return Doubt(
         "queue_measured",
-        f"the server runs {limit} requests at once, {asked} were kept in flight: the rest measures its queue",
+        f"the server runs {limit} requests at once, {in_flight:.0f} were kept in flight: the rest measures its queue",
     )
 
 
@@ -130,10 +136,44 @@ def _client_limited(evidence: Evidence) -> Doubt | None:
 
 def _below_target(evidence: Evidence) -> Doubt | None:
     got, asked = evidence.cell["in_flight_mean"], evidence.cell["concurrency"]
-    if got is None or got >= _IN_FLIGHT_FRACTION * asked:
+    if got is None or asked is None or got >= _IN_FLIGHT_FRACTION * asked:
         return None
     return Doubt(
         "below_target_concurrency", f"{got:.1f} requests were in flight on average, {asked} were asked for"
+    )
+
+
+def _behind_schedule(evidence: Evidence) -> Doubt | None:
+    if evidence.cell.get("arrivals") is None:
+        return None
+    lag = evidence.cell["send_lag_p99_ms"]
+    if lag is None or lag <= _SEND_LAG_MS:
+        return None
+    return Doubt(
+        "behind_schedule",
+        f"requests went out up to {lag:.0f} ms (99th percentile) after they were due: max_in_flight held them, or the client",
+    )
+
+
+def _not_stationary(evidence: Evidence) -> Doubt | None:
+    if evidence.is_stationary:
+        return None
+    return Doubt(
+        "not_stationary",
+        "the output rate had not settled when the warm-up ended: raise load.warmup_max_s, or lower the load",
+    )
+
+
+def _accounting(evidence: Evidence) -> Doubt | None:
+    return Doubt("accounting", "; ".join(evidence.accounting)) if evidence.accounting else None
+
+
+def _shared_cores(evidence: Evidence) -> Doubt | None:
+    if not evidence.shares_cores:
+        return None
+    return Doubt(
+        "shared_cores",
+        "the host has no core for each load worker and one more (clients.allow_shared_cores): stamps may be late",
     )
 
 
@@ -205,18 +245,22 @@ def _measured_ok(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 _LOAD_CHECKS = (
+    _accounting,
     _config_mismatch,
     _queue_measured,
     _errors,
     _client_limited,
+    _shared_cores,
     _simulated_server_late,
     _cache_contaminated,
     _prompt_length_off,
     _output_length_off,
     _tokens_unknown,
     _below_target,
+    _behind_schedule,
+    _not_stationary,
     _window_short,
     _few_samples,
     _restarted,
 )
-_EVAL_CHECKS = (_config_mismatch, _errors, _answers_truncated, _restarted)
+_EVAL_CHECKS = (_accounting, _config_mismatch, _errors, _answers_truncated, _restarted)

@@ -25,6 +25,7 @@ _MENDS = {
     "model_type": "write a mapping of keys to values",
     "finite_number": "write a finite one",
     "too_short": "give at least one value",
+    "literal_error": "write one of these",
 }
 _KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 _USER_INFO = re.compile(r"//[^/@]*@")  # a password in a URL

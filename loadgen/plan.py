@@ -7,12 +7,13 @@ repeats go round (all cells, then all cells again), so that a drift of the machi
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from loadgen.errors import BadInput
 from loadgen.grading.problems import problem_set
-from loadgen.spec import AxisValue, ProcessServer, ServerConfig, Sweep
+from loadgen.saturation import most_steps
+from loadgen.spec import AxisValue, Load, ProcessServer, ServerConfig, Sweep
 
 _ID_BYTES = 220  # of a file name's 255; repeat, ending and the mark of an unfinished file are added
 
@@ -87,7 +88,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bounds of what the plan costs. Times are in the server's time, without starts; `None`: no bound."""
+    """Bounds of what the plan costs; `cells` counts a search for saturation as its first step. Times are in the
+    server's time, without starts.
+    """
 
     cells: int
     starts: int
@@ -131,6 +134,7 @@ def plan_document(sweep: Sweep, plan: Plan) -> dict[str, Any]:
                 "hourly_price": platform.hourly_price,
                 "control": platform.server.control,
                 "endpoint": platform.server.endpoint,
+                "endpoints": [target.url for target in platform.server.targets],
             }
             for name, platform in platforms.items()
         },
@@ -234,9 +238,9 @@ def _eval_cell(sweep: Sweep, platform: str, config: str) -> Cell:
 
 def _load_cells(sweep: Sweep, platform: str, config: str) -> Iterator[Cell]:
     for workload in sweep.workloads:
-        for context, concurrency in itertools.product(workload.context_tokens, sweep.load.concurrency):
+        for context, how in itertools.product(workload.context_tokens, _ways(sweep.load)):
             yield Cell(
-                cell_id=f"{platform}.{config}.{workload.name}.ctx{context}.c{concurrency}",
+                cell_id=f"{platform}.{config}.{workload.name}.ctx{context}.{how.word}",
                 kind="load",
                 platform=platform,
                 config=config,
@@ -244,11 +248,45 @@ def _load_cells(sweep: Sweep, platform: str, config: str) -> Iterator[Cell]:
                 context_tokens=context,
                 max_tokens=workload.output_tokens,
                 temperature=workload.temperature,
-                concurrency=concurrency,
+                concurrency=how.concurrency,
                 ignore_eos=workload.ignore_eos,
                 thinking=workload.thinking,
                 prompt_source=workload.prompt_source,
+                rate=how.rate,
+                arrivals=how.arrivals,
+                is_search_step=how.is_search_step,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One load: the end of its cell's id, and what stands in the cell."""
+
+    word: str
+    concurrency: int | None = None
+    rate: float | None = None
+    arrivals: str | None = None
+    is_search_step: bool = False
+
+
+def _ways(load: Load) -> Iterator[_Way]:
+    """Closed loops first: their streams, or the first step of a search; then open loops."""
+    for streams in load.streams:
+        yield _Way(f"c{streams}", concurrency=streams)
+    if load.concurrency == "saturate":
+        start = load.saturate.start
+        yield _Way(f"c{start}", concurrency=start, is_search_step=True)
+    for rate in load.rate or ():
+        yield _Way(f"r{rate:g}", rate=rate, arrivals=load.arrivals.word)
+    if load.arrivals.trace is not None:
+        name = load.arrivals.word
+        yield _Way(_word(name.replace("-", "_")).replace("trace_", "trace-", 1), arrivals=name)
+
+
+def search_step(first: Execution, concurrency: int) -> Execution:
+    """The execution of a search at another concurrency than its first one."""
+    cell_id = f"{first.cell.cell_id.rpartition('.')[0]}.c{concurrency}"
+    return replace(first, cell=replace(first.cell, cell_id=cell_id, concurrency=concurrency))
 
 
 _ROW_BYTES = 200  # a request's row without its chunks, compressed
@@ -258,23 +296,40 @@ _CHUNK_BYTES = 8  # one chunk's arrival, count and kind, compressed
 def _estimate(sweep: Sweep, lives: Mapping[str, tuple[Life, ...]]) -> Estimate:
     load = sweep.load
     cells = [execution.cell for group in lives.values() for life in group for execution in life.executions]
-    loads = [cell for cell in cells if cell.kind == "load"]
-    waves = load.warmup_requests_per_stream + load.measure_requests_per_stream + 1
-    requests = sum(cell.concurrency * waves for cell in loads)
-    outputs = sum(cell.concurrency * waves * cell.max_tokens for cell in loads)
+    asked = [(cell, _least_requests(load, cell)) for cell in cells if cell.kind == "load"]
+    requests = sum(count for _, count in asked)
+    outputs = sum(count * cell.max_tokens for cell, count in asked)
     ours = [platform.name for platform in sweep.platforms if isinstance(platform.server, ProcessServer)]
-    side_by_side = [
-        sum(1 for life in group for execution in life.executions if execution.cell.kind == "load")
-        for group in lives.values()
-    ]
-    longest = max(side_by_side, default=0)
+    longest_cell_s = load.warmup_max_s + load.measure_max_s + load.drain_max_s
     return Estimate(
         cells=len(cells),
         starts=sum(len(lives.get(name, ())) for name in ours),
         requests=requests,
-        prompt_tokens=sum(cell.concurrency * waves * (cell.context_tokens or 0) for cell in loads),
+        prompt_tokens=sum(count * (cell.context_tokens or 0) for cell, count in asked),
         output_tokens=outputs,
         disk_bytes=requests * _ROW_BYTES + outputs * _CHUNK_BYTES,
-        shortest_s=longest * load.measure_min_s,
-        longest_s=longest * (load.warmup_max_s + load.measure_max_s + load.drain_max_s),
+        shortest_s=_side_by_side(lives, 1) * load.measure_min_s,
+        longest_s=_side_by_side(lives, most_steps(load.saturate)) * longest_cell_s,
     )
+
+
+def _least_requests(load: Load, cell: Cell) -> int:
+    if cell.concurrency is not None:
+        waves = load.warmup_requests_per_stream + load.measure_requests_per_stream + 1
+        return cell.concurrency * waves
+    in_time = (cell.rate or 0) * load.measure_min_s
+    return load.warmup_min_requests + max(load.measure_min_requests, round(in_time))
+
+
+def _side_by_side(lives: Mapping[str, tuple[Life, ...]], steps: int) -> int:
+    """Load executions of the platform that has most; a search counts as so many steps."""
+    counts = [
+        sum(
+            steps if execution.cell.is_search_step else 1
+            for life in group
+            for execution in life.executions
+            if execution.cell.kind == "load"
+        )
+        for group in lives.values()
+    ]
+    return max(counts, default=0)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ def arrivals_ns(
         offsets = np.arange(int(min(most, within))) * (_NS / rate)
     else:
         offsets = _random_offsets(process, rate, seed, burstiness, most, end_ns)
-    return np.rint(offsets[offsets < end_ns]).astype(np.int64)
+    return _whole_ns(offsets[offsets < end_ns])
 
 
 def _random_offsets(
@@ -111,15 +112,20 @@ def _random_offsets(
     return offsets if most == math.inf else offsets[: int(most)]
 
 
+def _whole_ns(offsets: NDArray[np.floating[Any]]) -> Offsets:
+    whole: Offsets = np.rint(offsets).astype(np.int64)
+    return whole
+
+
 def to_real_ns(offsets: Offsets, time_scale: float) -> Offsets:
     """Offsets of the server's time as offsets of this host's clock."""
-    return np.rint(offsets / time_scale).astype(np.int64)
+    return _whole_ns(offsets / time_scale)
 
 
 def ramp_ns(shard: Shard, streams: int, ramp_s: float) -> Offsets:
     """When each of a shard's streams starts: the cell's `streams` spread evenly over `ramp_s`, the first at once."""
     of_cell = np.arange(shard.number, streams, shard.of)
-    return np.rint(of_cell * (ramp_s * _NS / streams)).astype(np.int64)
+    return _whole_ns(of_cell * (ramp_s * _NS / streams))
 
 
 def target_of(index: int, weights: Sequence[int]) -> int:

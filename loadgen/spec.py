@@ -110,13 +110,42 @@ class ProcessServer(_Model):
     ready_timeout_s: Seconds = 1800
     stop_timeout_s: Seconds = 60
 
+    @property
+    def targets(self) -> list["ServerEndpoint"]:
+        return [ServerEndpoint(url=self.endpoint)]
+
+
+class ServerEndpoint(_Model):
+    """One of several endpoints of a platform, and its share of the requests."""
+
+    url: Endpoint
+    weight: int = Field(default=1, ge=1, le=1000)
+
+
+def _first_of_several(server: Any) -> Any:
+    """`endpoint` is the first of `endpoints`, where those are given."""
+    if not isinstance(server, dict) or "endpoints" not in server:
+        return server
+    if "endpoint" in server:
+        raise ValueError("it has endpoint and endpoints; keep one")
+    several = server["endpoints"]
+    first = several[0] if isinstance(several, list) and several else None
+    return {**server, "endpoint": first.get("url") if isinstance(first, dict) else None}
+
 
 class ExternalServer(_Model):
-    """A server that is already running; it is measured and never touched."""
+    """A server that is already running, or several with the same model; measured and never touched."""
 
     control: Literal["external"]
+    endpoints: Annotated[list[ServerEndpoint], Field(min_length=1, max_length=64)] | None = None
     endpoint: Endpoint
     api_key_env: str | None = None
+
+    _first = model_validator(mode="before")(_first_of_several)
+
+    @property
+    def targets(self) -> list[ServerEndpoint]:
+        return self.endpoints or [ServerEndpoint(url=self.endpoint)]
 
 
 class Platform(_Model):
@@ -316,6 +345,22 @@ class Clients(_Model):
     """The load workers: processes that share a cell's streams."""
 
     workers_per_platform: int = Field(default=1, ge=1, le=64)
+    max_workers_per_platform: int | None = Field(default=None, ge=1, le=64)
+    allow_shared_cores: bool = False
+
+    @model_validator(mode="after")
+    def _goes_up(self) -> Self:
+        if self.max_workers_per_platform is not None and self.most_workers < self.workers_per_platform:
+            raise Misplaced(
+                ("clients", "max_workers_per_platform"),
+                f"it is below workers_per_platform ({self.workers_per_platform}); raise it",
+            )
+        return self
+
+    @property
+    def most_workers(self) -> int:
+        """Load workers that a platform may come to have."""
+        return self.max_workers_per_platform or self.workers_per_platform
 
 
 class Sweep(_Model):
@@ -340,10 +385,9 @@ class Sweep(_Model):
         for key in ("platforms", "server_configs", "workloads"):
             _refuse_duplicates([((key, n, "name"), item.name) for n, item in enumerate(getattr(self, key))])
         _refuse_duplicates(
-            [
-                (("platforms", n, "server", "endpoint"), item.server.endpoint)
-                for n, item in enumerate(self.platforms)
-            ]
+            (_endpoint_loc(n, item.server, at), target.url)
+            for n, item in enumerate(self.platforms)
+            for at, target in enumerate(item.server.targets)
         )
         for number, config in enumerate(self.server_configs):
             _refuse_axes(("server_configs", number), config, self.axes)
@@ -354,6 +398,11 @@ class Sweep(_Model):
         _refuse_duplicates(_numbered(("load", "concurrency"), self.load.streams))
         _refuse_duplicates(_numbered(("load", "rate"), self.load.rate or ()))
         return self
+
+
+def _endpoint_loc(platform: int, server: ProcessServer | ExternalServer, at: int) -> Loc:
+    several = isinstance(server, ExternalServer) and server.endpoints
+    return ("platforms", platform, "server", *(("endpoints", at, "url") if several else ("endpoint",)))
 
 
 def _numbered(loc: Loc, values: Sequence[object]) -> list[tuple[Loc, object]]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from loadgen.errors import BadInput
 from loadgen.schedule import Offsets
+from loadgen.spec import Load
 
 _UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000}
 _KEY = "timestamp"
@@ -30,6 +31,12 @@ def read_trace(path: Path, unit: str = "s") -> Offsets:
             f"load.arrivals.trace: {path}: cannot be read ({reason}); name a file of timestamps"
         ) from error
     return parse_trace(text, str(path), unit)
+
+
+def trace_of(load: Load) -> Offsets | None:
+    """The trace that a load asks for; None without one. Raises BadInput."""
+    arrivals = load.arrivals
+    return None if arrivals.trace is None else read_trace(Path(arrivals.trace), arrivals.unit)
 
 
 def parse_trace(text: str, source: str, unit: str = "s") -> Offsets:

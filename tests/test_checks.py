@@ -101,10 +101,29 @@ RAISED = {
         evidence(cell={"in_flight_mean": 7.1}),
         evidence(cell={"in_flight_mean": 7.2}),
     ),
+    "behind_schedule": (
+        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.1}),
+        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.0}),
+    ),
+    "not_stationary": (evidence(is_stationary=False), evidence(is_stationary=True)),
+    "shared_cores": (evidence(shares_cores=True), evidence(shares_cores=False)),
     "window_short": (evidence(is_window_complete=False), evidence(is_window_complete=True)),
     "few_samples": (evidence(cell={"n": 7}), evidence(cell={"n": 8})),
     "restarted": (evidence(server_restarted=True), evidence(server_restarted=False)),
 }
+
+
+OPEN = {"concurrency": None, "rate": 2.0, "arrivals": "poisson", "send_lag_p99_ms": None}
+
+
+def test_an_open_loop_has_no_target_of_streams_but_may_queue() -> None:
+    assert names(evidence(cell={**OPEN, "in_flight_mean": 2.0})) == []
+    assert names(evidence(cell={**OPEN, "in_flight_mean": 7.5}, max_running_requests=7)) == ["queue_measured"]
+    assert names(evidence(cell={**OPEN, "in_flight_mean": None})) == []
+
+
+def test_a_closed_loop_sends_when_it_can_and_is_never_behind() -> None:
+    assert names(evidence(cell={"arrivals": None, "send_lag_p99_ms": 500.0})) == []
 
 
 @pytest.mark.parametrize("name", RAISED)

@@ -85,7 +85,7 @@ PROBLEMS = {
     ),
     "unknown key of a server of the other kind": (
         changed("control: process", "control: external"),
-        "c.yaml:7: platforms[0].server.command: unknown key; remove it, or use one of: control, endpoint, api_key_env",
+        "c.yaml:7: platforms[0].server.command: unknown key; remove it, or use one of: control, endpoints, endpoint, api_key_env",
     ),
     "misspelt key before the one that it makes missing": (
         changed("output_tokens", "output_token"),
@@ -312,3 +312,95 @@ def test_the_text_comes_back_with_the_sweep(tmp_path: Path) -> None:
 def test_shipped_configs_are_good(path: Path) -> None:
     sweep, text = read_sweep(path)
     assert re.search(rf"^name: {sweep.name}$", text, re.MULTILINE)
+
+
+def load_problem(load: str) -> str:
+    """What is said of a load, without file and line."""
+    return problem(changed("load:\n  concurrency: [1]", f"load: {{{load}}}")).removeprefix("c.yaml:16: ")
+
+
+def server_problem(server: str) -> str:
+    server_text = f"    server: {{control: external, {server}}}\naxes"
+    return problem(GOOD[: GOOD.index("    server:")] + server_text + GOOD[GOOD.index("axes") + 4 :])
+
+
+LOADS = {
+    "concurrency: saturat": "load.concurrency: input should be 'saturate' (got 'saturat'); write one of these",
+    "concurrency: [1, saturate]": "load.concurrency: input should be a valid integer (got 'saturate'); write a whole number",
+    "ramp_s: 3": "load: it asks for nothing; give concurrency, rate, or arrivals: {trace: FILE}",
+    "rate: [2, 2.0]": "load.rate[1]: 2.0 stands twice; give each its own",
+    "rate: fast": "load.rate: input should be a valid number (got 'fast'); write a number",
+    "rate: -1": "load.rate: must be more than 0.0 (got -1); change it",
+    "rate: 100000": "load.rate: 100000 a second until warmup_max_s + measure_max_s is more than 10,000,000 requests; "
+    "lower one of them",
+    "rate: 2, arrivals: gamma": "load.arrivals: gamma arrivals need burstiness (1 is poisson, less comes in bursts); add it",
+    "rate: 2, arrivals: uniform": "load.arrivals: input should be 'constant', 'poisson' or 'gamma' (got 'uniform'); "
+    "write one of these",
+    "rate: 2, arrivals: {burstiness: 2}": "load.arrivals.burstiness: only gamma arrivals have it; add process: gamma",
+    "rate: 2, arrivals: {process: gamma, burstiness: 0}": "load.arrivals.burstiness: must be more than 0.0 (got 0); change it",
+    "rate: 2, arrivals: {process: gamma, burst: 2}": "load.arrivals.burst: unknown key (got 2); did you mean burstiness?",
+    "rate: 2, arrivals: {trace: x}": "load.rate: a trace has its own rate; keep one of the two",
+    "arrivals: {trace: x, process: poisson}": "load.arrivals.process: a trace is its own process; keep one of the two",
+    "arrivals: {trace: x, unit: h}": "load.arrivals.unit: input should be 's' or 'ms' (got 'h'); write one of these",
+    "concurrency: 1, max_in_flight: 3": "load.max_in_flight: it is of an open loop; add rate, or remove it",
+    "concurrency: 1, arrivals: poisson": "load.arrivals: it is of an open loop; add rate, or remove it",
+    "rate: 1, max_in_flight: 0": "load.max_in_flight: must be at least 1 (got 0); change it",
+    "concurrency: 1, saturate: {max: 3}": "load.saturate: it needs concurrency: saturate; add that, or remove this",
+    "concurrency: saturate, saturate: {start: 8, max: 3}": "load.saturate.max: it is below start (8); raise it",
+    "concurrency: saturate, saturate: {gain: 1}": "load.saturate.gain: must be less than 1.0 (got 1); change it",
+    "concurrency: 1, measure_requests_per_stream: 0, measure_min_requests: 0, measure_min_s: 0": "load.measure_min_s: "
+    "nothing says when the window closes; give a time, or requests",
+    "concurrency: 1, measure_min_s: 20, measure_max_s: 10": "load.measure_min_s: it is above measure_max_s (10); lower it",
+    "concurrency: 1, ramp_s: 20, warmup_max_s: 10": "load.ramp_s: it is above warmup_max_s (10); lower it",
+    "concurrency: 1, warmup_min_requests: -1": "load.warmup_min_requests: must be at least 0 (got -1); change it",
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_each_problem_of_a_load_is_one_line(load: str) -> None:
+    assert load_problem(load) == LOADS[load]
+
+
+def test_loads_of_both_kinds_may_stand_together() -> None:
+    text = changed(
+        "concurrency: [1]", "concurrency: saturate\n  rate: 2\n  arrivals: {process: gamma, burstiness: 0.5}"
+    )
+    load = parse_sweep(text, "c.yaml").load
+    assert (load.concurrency, load.streams, load.rate) == ("saturate", [], [2.0])
+    assert (load.arrivals.word, load.has_open_loop) == ("gamma0.5", True)
+
+
+SERVERS = {
+    "endpoint: 'http://a:1', endpoints: []": "platforms[0].server: it has endpoint and endpoints; keep one",
+    "endpoints: []": "platforms[0].server.endpoints: it is empty; give at least one value, or leave the key out "
+    "(1 more after this one)",
+    "endpoints: [{url: 'http://a:1', weight: 0}]": "platforms[0].server.endpoints[0].weight: must be at least 1 (got 0); "
+    "change it",
+    "endpoints: [{url: 'http://a:1'}, {url: 'http://a:1'}]": "platforms[0].server.endpoints[1].url: http://a:1 stands "
+    "twice; give each its own",
+    "endpoints: [{url: 'a:1'}]": "platforms[0].server.endpoints[0].url: an endpoint is a URL such as "
+    "http://127.0.0.1:30000 (got 'a:1') (1 more after this one)",
+    "endpoints: [{uri: 'http://a:1'}]": "platforms[0].server.endpoints[0].uri: unknown key (got 'http://a:1'); did you "
+    "mean url? (2 more after this one)",
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_each_problem_of_several_endpoints_is_one_line(server: str) -> None:
+    assert server_problem(server) == f"c.yaml:4: {SERVERS[server]}"
+
+
+def test_the_first_of_several_endpoints_is_the_endpoint() -> None:
+    server = "control: external\n      endpoints: [{url: 'http://a:1/'}, {url: 'http://b:1', weight: 3}]"
+    text = changed("control: process\n      endpoint: http://127.0.0.1:31001\n      command: [x]", server)
+    found = parse_sweep(text, "c.yaml").platforms[0].server
+    assert found.endpoint == "http://a:1"
+    assert [(target.url, target.weight) for target in found.targets] == [("http://a:1", 1), ("http://b:1", 3)]
+
+
+def test_the_most_workers_are_no_fewer_than_those_at_first() -> None:
+    more = "clients: {workers_per_platform: 4, max_workers_per_platform: 2}\n"
+    assert problem(GOOD + more) == (
+        "c.yaml:18: clients.max_workers_per_platform: it is below workers_per_platform (4); raise it"
+    )
+    assert parse_sweep(GOOD + "clients: {workers_per_platform: 4}\n", "c").clients.most_workers == 4

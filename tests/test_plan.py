@@ -129,6 +129,7 @@ def test_the_plan_as_json_names_each_execution_once() -> None:
         "hourly_price": 9.5,
         "control": "process",
         "endpoint": "http://127.0.0.1:2",
+        "endpoints": ["http://127.0.0.1:2"],
     }
     assert document["cells"][-1]["axes"] == {"topk": 4, "budget": 16, "both": None}
 
