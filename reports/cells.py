@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from reports import compat_table, latency_table
 from reports.model import CellSummary, Matrix, Place, Ratio, RatioTable, Spread
 from reports.text import known, pairs
 
@@ -61,6 +62,7 @@ def _summary(entry: Row, planned: int, rows: Sequence[Row]) -> CellSummary:
         tpot_p50_ms=over("tpot_p50_ms"),
         error_rate=rates.high if rates else None,
         requests=sum(counts) if counts else None,
+        more={name: over(name) for name in (*latency_table.COLUMNS, *compat_table.COLUMNS)},
     )
 
 

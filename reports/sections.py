@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from reports.blocks import Block, Column, Figures, Grid, Heading, Lines, Paragraph, Span, Style, Words, words
+from reports.latency_table import latency_grid
 from reports.model import (
     CellSummary,
     GradeGroup,
@@ -69,6 +70,8 @@ def matrix_blocks(report: Report) -> tuple[Block, ...]:
         time = " in simulated time" if matrix.simulated else ""
         blocks.append(_square(f"Output tok/s{time}", matrix, partial(_tps, matrix)))
         blocks.append(_detail(f"Details{time}", matrix))
+        if (gaps := latency_grid(f"Latencies and gaps{time}", matrix)) is not None:
+            blocks.append(gaps)
     return tuple(blocks)
 
 

@@ -182,3 +182,11 @@ def test_where_answers_may_end_by_themselves_their_length_is_no_doubt():
     short = [{**ROW, "output_tokens": 7}] * 16
     assert names(evidence(short)) == ["output_length_off"]
     assert names(evidence(short, is_output_length_fixed=False)) == []
+
+
+def test_what_does_not_add_up_comes_first_of_all() -> None:
+    assert names(evidence(accounting=["2 requests sent, 1 rows"], proof={"budget": "mismatch"}))[:2] == [
+        "accounting",
+        "config_mismatch",
+    ]
+    assert find_doubts(evidence(accounting=["a", "b"], cell={"kind": "eval"}))[0].detail == "a; b"

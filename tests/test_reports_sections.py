@@ -36,7 +36,7 @@ def test_the_matrix_marks_doubtful_failed_and_missing_cells(tmp_path: Path) -> N
         cell_row(planned[2], status="failed", failure="gone"),
     ]
     blocks = sections.matrix_blocks(load(build_run(tmp_path / "r", planned, cells=cells)))
-    matrix, _ = grids(blocks)
+    matrix, *_ = grids(blocks)
     assert matrix == [
         ["context \\ concurrency", "1", "4"],
         ["1000", "1234", "98.8 !"],
@@ -50,7 +50,7 @@ def test_the_detail_table_has_medians_ranges_and_what_is_unknown(tmp_path: Path)
         cell_row(planned[0], output_tps=100.0, stream_tps=None, ttft_p99_ms=1480.0, error_rate=0.125),
         cell_row(planned[1], output_tps=120.0, stream_tps=None, ttft_p99_ms=1520.0, error_rate=0.0),
     ]
-    _, detail = grids(sections.matrix_blocks(load(build_run(tmp_path / "r", planned, cells=cells))))
+    _, detail, _ = grids(sections.matrix_blocks(load(build_run(tmp_path / "r", planned, cells=cells))))
     assert dict(zip(*detail, strict=True)) == {
         "context": "1000",
         "concurrency": "4",
