@@ -4,11 +4,14 @@ The stream: sent 0; role-only event 0.10; reasoning at 1.00 and 1.10, answer at 
 finish in its own event at 1.30; usage and [DONE] at 1.32; max_tokens 32.
 """
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from metrics_fixtures import at, golden, made, summary, window
 
 from loadgen.metrics.meanings import COMPAT
-from loadgen.records import ChunkKind
+from loadgen.records import ChunkKind, RequestRecord
 
 GOLDEN = {
     # to the first text; (1.32 - 1.00) / (16 - 1); without usage (1.32 - 1.00) / (32 - 1); 3 gaps of 100 ms
@@ -40,7 +43,7 @@ GOLDEN = {
 }
 
 
-def figures_of(*records, **more):
+def figures_of(*records: RequestRecord, **more: Any) -> dict[str, float | None]:
     figures = summary(records, window(0, 9, **more))
     return {
         name.removeprefix("compat_"): value for name, value in figures.items() if name.startswith("compat_")
@@ -137,3 +140,30 @@ def test_reasoning_alone_is_nothing_to_a_tool_that_does_not_see_it() -> None:
 
 def test_no_request_gives_none_of_them() -> None:
     assert set(figures_of().values()) == {None}
+
+
+def test_the_documentation_shows_the_same_figures() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
+    figures = summary([golden()], window(0, 9))
+    ours = {name: f"{value:.1f}" for name, value in figures.items() if isinstance(value, float)}
+    theirs = {name: ours[f"compat_{name}"] for name in GOLDEN}
+    expected = (
+        ("here", f"{ours['ttft_mean_ms']} ({ours['ttft_from_plan_mean_ms']} from the plan), TTFA {ours['ttfa_mean_ms']}",
+         ours["tpot_mean_ms"], f"token {ours['token_gap_mean_ms']}, chunk {ours['chunk_gap_mean_ms']}",
+         ours["accept_length"]),
+        ("sglang bench_serving, usage present", theirs["sglang_ttft_ms"], theirs["sglang_tpot_ms"],
+         theirs["sglang_itl_ms"], "-"),
+        ("sglang bench_serving, usage absent", theirs["sglang_ttft_ms"], theirs["sglang_no_usage_tpot_ms"],
+         theirs["sglang_itl_ms"], "-"),
+        ("vllm bench serve", theirs["vllm_ttft_ms"], theirs["vllm_tpot_ms"], theirs["vllm_itl_ms"], "-"),
+        ("aiperf", theirs["aiperf_ttft_ms"], theirs["aiperf_itl_ms"], theirs["aiperf_itl_ms"], "-"),
+        ("aiperf --per-chunk-usage", theirs["aiperf_ttft_ms"], theirs["aiperf_per_chunk_itl_ms"],
+         theirs["aiperf_per_chunk_itl_ms"], "-"),
+        ("guidellm", theirs["guidellm_ttft_ms"], theirs["guidellm_tpot_ms"], theirs["guidellm_itl_ms"],
+         theirs["guidellm_tokens_per_iteration"]),
+        ("inference-perf (visible text only)", theirs["inference_perf_ttft_ms"], theirs["inference_perf_tpot_ms"],
+         f"{theirs['inference_perf_itl_ms']}, median {theirs['inference_perf_itl_median_ms']}", "-"),
+        ("mlcommons/endpoints", theirs["mlcommons_ttft_ms"], theirs["mlcommons_tpot_ms"], "-", "-"),
+    )  # fmt: skip
+    for row in expected:
+        assert f"| {' | '.join(row)} |" in text

@@ -70,16 +70,18 @@ def test_every_figure_has_its_column() -> None:
     assert summary([golden()], window(0, 2)).keys() <= {column.name for column in CELLS.columns}
 
 
-def test_the_golden_stream_without_running_usage_has_no_tpot_and_assumes_no_length() -> None:
+def test_the_golden_stream_without_running_usage_is_spread_and_assumes_no_length() -> None:
     bare = [
         (seconds, delta("x") if b'"usage"' in data and b"delta" in data else data) for seconds, data in GOLDEN
     ]
     figures = summary([decoded(bare)], window(0, 2))
-    assert figures["tpot_mean_ms"] is None
+    assert figures["tpot_mean_ms"] == pytest.approx(25)  # 16 tokens over 4 chunks: 4 each, 300 / 12
+    assert figures["token_gap_n"] == 0
     assert figures["ttft_mean_ms"] == pytest.approx(1000)
     assert figures["output_tps"] == pytest.approx(8)
     no_usage = [(seconds, data) for seconds, data in bare if b"completion_tokens" not in data]
     unknown = summary([decoded(no_usage)], window(0, 2))
+    assert unknown["tpot_mean_ms"] is None
     assert unknown["output_tps"] is None
     assert unknown["compat_output_tps"] is None
     assert unknown["stream_tps"] is None

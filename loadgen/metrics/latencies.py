@@ -38,9 +38,12 @@ def latencies(rows: pa.Table, chunks: Chunks, time_scale: float, *, is_open_loop
 def tpot_ns(rows: pa.Table, chunks: Chunks) -> Floats:
     """(last token - first token) / (output tokens - tokens of the first chunk).
 
-    NaN when nothing follows the first chunk, or when its token count is unknown.
+    NaN when nothing follows the first chunk, or when the total is unknown. Where only the total is known it is
+    spread evenly over the chunks, as it is for throughput (`token_source` says so).
     """
-    later = floats(rows, "output_tokens") - chunks.first_tokens()
+    output_tokens = floats(rows, "output_tokens")
+    spread = output_tokens / np.maximum(chunks.lengths, 1)
+    later = output_tokens - np.where(chunks.is_counted, chunks.first_tokens(), spread)
     return span_ns(rows, "first_token_ns", "last_token_ns") / np.where(later > 0, later, np.nan)
 
 

@@ -15,7 +15,10 @@ LATENCIES = {
         "requests",
     ),
     "ttfa": ("Time to first answer token, from the same moment as ttft", "requests"),
-    "tpot": ("Time per output token after the first chunk", "requests"),
+    "tpot": (
+        "Time per output token after the first chunk; a total without a running count is spread evenly over its chunks",
+        "requests",
+    ),
     "e2e": ("Time of the whole request, from the same moment as ttft", "requests"),
     "chunk_gap": ("Gap between chunks (a chunk may hold several tokens)", "gaps"),
     "token_gap": (
