@@ -110,7 +110,8 @@ def test_the_accept_length_of_server_info_lasts_until_a_flush(server: sim.SimSer
     told = server.get_json("/server_info")
     assert "avg_spec_accept_length" not in told["internal_states"][0]
     assert told["loadgen_sim"] == {
-        "simulated": True, "profile": "pcie", "time_scale": 100.0, "lag_p99_ms": 0.0, "lag_max_ms": 0.0,
+        "simulated": True, "profile": "pcie", "time_scale": 100.0, "scenario": None,
+        "lag_p99_ms": 0.0, "lag_max_ms": 0.0,
     }  # fmt: skip
     assert re.search(r"Decode batch, #running-req: 1, .*accept len: [3-5]\.\d\d", server.log)
 

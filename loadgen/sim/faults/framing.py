@@ -21,15 +21,17 @@ class Codec(StrEnum):
 
 
 @scenario(Outcome.OK, "All events and all text, as if whole.", shows="parsers that expect an event a read")
-async def split_bytes(stage: Stage) -> None:
-    """Every byte of the response, head and chunk sizes included, is a send of its own."""
+async def split_bytes(stage: Stage, pause_s: float = 0.0) -> None:
+    """Every byte of the response, head and chunk sizes included, is a send of its own, `pause_s` after the last."""
+    stage.pause_s = pause_s
     stage.cut = lambda data: (data[at : at + 1] for at in range(len(data)))
     await stage.stream(stage.events)
 
 
 @scenario(Outcome.OK, "All events and all text.", shows="vllm bench (buffer parsed again for each read)")
-async def split_delimiter(stage: Stage) -> None:
-    """Each event is cut between the two newlines that end it, and between the CR and LF of its chunk."""
+async def split_delimiter(stage: Stage, pause_s: float = 0.002) -> None:
+    """Each event is cut between the two newlines that end it, and between CR and LF of the framing, with a pause."""
+    stage.pause_s = pause_s
     stage.cut = _delimiters_apart
     await stage.stream(stage.events)
 

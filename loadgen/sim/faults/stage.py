@@ -35,7 +35,10 @@ class Framing(StrEnum):
 
 
 class Stage:
-    """One request and its connection. A scenario may replace `frame` (HTTP chunking) and `cut` (what one send holds)."""
+    """One request and its connection.
+
+    A scenario may replace `frame` (HTTP chunking), `cut` (what one send holds) and `pause_s` (after each send).
+    """
 
     def __init__(
         self, transport: asyncio.Transport, asked: Asked, pace: Pace, entry: Entry, house: "House"
@@ -47,6 +50,7 @@ class Stage:
         self.keeps_connection = True
         self.frame: Callable[[bytes], bytes] = wire.frame
         self.cut: Callable[[bytes], Iterable[bytes]] = lambda data: (data,)
+        self.pause_s = 0.0
         self._transport = transport
         self._fileno: int = transport.get_extra_info("socket").fileno()
 
@@ -107,6 +111,7 @@ class Stage:
         for piece in self.cut(data):
             at_ns = monotonic_ns()
             await self._write(piece)
+            await asyncio.sleep(self.pause_s)
         self.entry.sent(at_ns, len(data), self.entry.tokens if tokens is None else tokens)
 
     async def hang(self) -> None:
@@ -131,6 +136,12 @@ class Stage:
         """Waits, without reading it, for the next request on this connection. False: none came, or the client closed."""
         until_ns = monotonic_ns() + within_s * 1e9
         self._transport.pause_reading()
+        try:
+            return await self._readable(until_ns)
+        finally:
+            self._transport.resume_reading()
+
+    async def _readable(self, until_ns: float) -> bool:
         with socket.socket(fileno=os.dup(self._fileno)) as peeking:
             while monotonic_ns() < until_ns:
                 try:
@@ -153,5 +164,3 @@ class Stage:
             # aiohttp's protocol owns the transport's flow control
             while self._transport.get_write_buffer_size():
                 await asyncio.sleep(_POLL_S)
-        else:
-            await asyncio.sleep(0)
