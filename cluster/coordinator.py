@@ -31,7 +31,7 @@ from loadgen.errors import RunFailed
 from loadgen.grading.sandbox import Limits as ProgramLimits
 from loadgen.job import CellJob
 from loadgen.plan import Cell, Execution, Life, Plan
-from loadgen.prompts import read_corpus
+from loadgen.prompts.sources import Source, read_source
 from loadgen.saturation import Step
 from loadgen.schedule import Shard, make_shards, open_shards
 from loadgen.spec import Sweep
@@ -87,7 +87,7 @@ class Coordinator:
         self._watcher = watcher
         self._shares_cores = shares_cores
         self._trace_ns = trace_of(sweep.load)
-        self._corpora = {w.prompt_source: read_corpus(w.prompt_source) for w in sweep.workloads}
+        self._corpora = {w.prompt_source: read_source(w.prompt_source) for w in sweep.workloads}
 
     async def run(self) -> None:
         """All platforms to their end. On cancellation their servers are stopped quickly, and nothing committed is lost.
@@ -276,7 +276,7 @@ class Coordinator:
                 simulated=live.simulated,
                 targets=live.targets,
                 trace_ns=self._trace_ns if cell.is_open_loop else None,
-                corpus=() if cell.kind == "eval" else self._corpora[cell.prompt_source],
+                corpus=Source() if cell.kind == "eval" else self._corpora[cell.prompts.source],
             )
             for shard in self._shards(cell, workers)
         ]

@@ -23,7 +23,8 @@ from cluster.servers import PlatformServer
 from loadgen.config import parse_sweep, read_sweep
 from loadgen.errors import RunFailed
 from loadgen.plan import Plan, make_plan, plan_document
-from loadgen.prompts import read_corpus
+from loadgen.prompts.sources import read_source
+from loadgen.prompts.tokenizer_file import TokenizerFile
 from loadgen.spec import Sweep
 from loadgen.store import Run
 from loadgen.tables import HOSTS
@@ -210,4 +211,6 @@ def _check_files(sweep: Sweep) -> None:
     """Opens what the config names. Raises BadInput."""
     trace_of(sweep.load)
     for workload in sweep.workloads:
-        read_corpus(workload.prompt_source)
+        read_source(workload.prompt_source)
+        if workload.tokenizer is not None:
+            TokenizerFile(workload.tokenizer)

@@ -1,5 +1,6 @@
 """One look at one server, without a sweep: `loadgen eval` and `loadgen probe`."""
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -18,11 +19,12 @@ from loadgen.grading.sandbox import Limits as ProgramLimits
 from loadgen.job import CellJob
 from loadgen.plan import Cell
 from loadgen.records import Phase, RequestRecord
+from loadgen.prompts.sources import Source
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, check_endpoint
 from loadgen.sse import EventParser
 from loadgen.transport.exchange import READ, Exchange, TimeLimits, blocks
-from loadgen.transport.fallback import open_transport
+from loadgen.transport.pick import exchange_once
 from loadgen.wire import ChatOptions, chat_body, decode, read_json
 
 _SHOWN_EVENTS = 6
@@ -77,7 +79,7 @@ async def evaluate(asked: Asked, problems: str, max_tokens: int, concurrency: in
         time_scale=server.time_scale,
         load=Load(concurrency=[concurrency]),
         limits=Limits(),
-        corpus=(),
+        corpus=Source(),
     )
     try:
         (run,) = await LocalClients().run("server", [job], _EVAL_S)
@@ -92,8 +94,10 @@ async def probe(asked: Asked, problem_name: str, max_tokens: int) -> list[str]:
     server = await _look(asked)
     options = ChatOptions(server.model, max_tokens, 0.0)
     limits = TimeLimits(_LONG_NS, _LONG_NS, _LONG_NS)
-    async with open_transport(asked.url.rstrip("/"), limits, asked.api_key) as transport:
-        exchange = await transport.post(chat_body(options, problem.prompt))
+    body = chat_body(options, problem.prompt)
+    exchange = await asyncio.to_thread(
+        exchange_once, asked.url.rstrip("/"), [body], limits, api_key=asked.api_key
+    )
     record = RequestRecord(
         index=0, phase=Phase.MEASURE, scheduled_ns=exchange.sent_ns or 0, max_tokens=max_tokens
     )

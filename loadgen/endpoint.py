@@ -4,7 +4,7 @@ Paths and shapes: SGLang 0.5.x; llama.cpp and vLLM answer the subset that they h
 know comes back as None, never as a guess.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -49,8 +49,8 @@ class Endpoint:
                 return value
         return None
 
-    async def count_tokens(self, text: str, model: str) -> int | None:
-        """Tokens of `text` by the server's own tokenizer; None on a server without /tokenize.
+    async def tokenize(self, text: str, model: str) -> list[Any] | None:
+        """Token ids of `text` by the server's own tokenizer; None on a server without /tokenize.
 
         SGLang and vLLM read `prompt`, llama.cpp reads `content`.
         """
@@ -59,18 +59,27 @@ class Endpoint:
         )
         value = read_json(body)
         tokens = value.get("tokens") if status == 200 and isinstance(value, dict) else None
-        return len(tokens) if isinstance(tokens, list) else None
+        return tokens if isinstance(tokens, list) else None
 
-    async def complete(self, message: str, model: str, max_tokens: int, timeout_s: float) -> dict[str, Any]:
+    async def complete(
+        self,
+        message: str,
+        model: str,
+        max_tokens: int,
+        timeout_s: float,
+        more: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """A whole chat completion as JSON. Raises RunFailed (or NotReady) with the server's words when it is not one.
 
-        llama.cpp lists its model while it loads it, and answers 503 here until it is done.
+        `more`: further fields of the request. llama.cpp lists its model while it loads it, and answers 503 here until
+        it is done.
         """
         request = {
             "model": model,
             "messages": [{"role": "user", "content": message}],
             "max_tokens": max_tokens,
             "temperature": 0,
+            **(more or {}),
         }
         status, body = await self._call("POST", "/v1/chat/completions", request, timeout_s)
         value = read_json(body)

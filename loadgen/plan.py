@@ -12,6 +12,7 @@ from typing import Any
 
 from loadgen.errors import BadInput
 from loadgen.grading.problems import problem_set
+from loadgen.prompts.settings import PromptSettings
 from loadgen.saturation import most_steps
 from loadgen.spec import AxisValue, Load, ProcessServer, ServerConfig, Sweep
 
@@ -36,7 +37,7 @@ class Cell:
     concurrency: int | None
     ignore_eos: bool = False
     thinking: bool | None = None
-    prompt_source: str = "builtin"
+    prompts: PromptSettings = field(default_factory=PromptSettings)
     rate: float | None = None
     arrivals: str | None = None
     is_search_step: bool = False
@@ -238,9 +239,9 @@ def _eval_cell(sweep: Sweep, platform: str, config: str) -> Cell:
 
 def _load_cells(sweep: Sweep, platform: str, config: str) -> Iterator[Cell]:
     for workload in sweep.workloads:
-        for context, how in itertools.product(workload.context_tokens, _ways(sweep.load)):
+        for context, how in itertools.product(workload.contexts, _ways(sweep.load)):
             yield Cell(
-                cell_id=f"{platform}.{config}.{workload.name}.ctx{context}.{how.word}",
+                cell_id=f"{platform}.{config}.{workload.name}.ctx{context or 'Data'}.{how.word}",
                 kind="load",
                 platform=platform,
                 config=config,
@@ -251,7 +252,7 @@ def _load_cells(sweep: Sweep, platform: str, config: str) -> Iterator[Cell]:
                 concurrency=how.concurrency,
                 ignore_eos=workload.ignore_eos,
                 thinking=workload.thinking,
-                prompt_source=workload.prompt_source,
+                prompts=workload.prompts,
                 rate=how.rate,
                 arrivals=how.arrivals,
                 is_search_step=how.is_search_step,

@@ -22,12 +22,19 @@ from pydantic import (
     model_validator,
 )
 
+from loadgen.prompts.settings import PromptSettings
+
 Loc = tuple[str | int, ...]
 AxisValue = bool | int | float | str | None
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _MOST_ARRIVALS = 10_000_000  # of one cell's schedule: 80 MB
+# Fields of a chat request that a plan decides, or that the measurement needs as they are.
+_OWN_FIELDS = (
+    *("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature"),
+    *("ignore_eos", "chat_template_kwargs", "return_spec_tokens_details", "n"),
+)
 _NO_URL = "an endpoint is a URL such as http://127.0.0.1:30000"
 
 
@@ -72,6 +79,10 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _as_list_or_none(value: Any) -> Any:
+    return value if value is None else _as_list(value)
+
+
 def _check_axis_value(value: Any) -> Any:
     if value is not None and not isinstance(value, bool | int | float | str):
         raise ValueError("an axis value is a number, text, true, false or null")
@@ -82,6 +93,7 @@ Name = Annotated[str, AfterValidator(_check_name)]
 Endpoint = Annotated[str, AfterValidator(check_endpoint)]
 CheckedAxisValue = Annotated[AxisValue, BeforeValidator(_check_axis_value)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
+TokensList = Annotated[list[Tokens], Field(min_length=1), BeforeValidator(_as_list_or_none)]
 Streams = Annotated[int, Field(ge=1, le=65_536)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
@@ -182,15 +194,41 @@ class ServerConfig(_Model):
 
 
 class Workload(_Model):
-    """What is asked: prompts of an exact length, an output length, sampling."""
+    """What is asked: prompts of an exact length or a dataset's own, an output length, sampling, turns."""
 
     name: Name = "text"
-    context_tokens: Annotated[list[Tokens], Field(min_length=1), BeforeValidator(_as_list)]
+    context_tokens: TokensList | None = None
     output_tokens: Tokens
     temperature: float = Field(default=0, ge=0, le=2)
     prompt_source: str = "builtin"
+    tokenizer: str | None = None
+    shared_prefix: float = Field(default=0, ge=0, le=10_000_000)
+    turns: int = Field(default=1, ge=1, le=1000)
+    turn_tokens: Tokens = 64
+    think_time_s: float = Field(default=0, ge=0, le=86_400)
     ignore_eos: bool = True
     thinking: bool | None = None
+    chat_template_kwargs: dict[str, Any] = {}
+    extra_body: dict[str, Any] = {}
+
+    @property
+    def contexts(self) -> Sequence[int | None]:
+        """The prompt lengths; one None for prompts as a dataset has them."""
+        return [None] if self.context_tokens is None else self.context_tokens
+
+    @property
+    def prompts(self) -> PromptSettings:
+        """What makes its prompts, as a cell carries it."""
+        return PromptSettings(
+            source=self.prompt_source,
+            tokenizer=self.tokenizer,
+            shared_prefix=self.shared_prefix,
+            turns=self.turns,
+            turn_tokens=self.turn_tokens,
+            think_time_s=self.think_time_s,
+            template_kwargs=self.chat_template_kwargs,
+            extra=self.extra_body,
+        )
 
 
 class Arrivals(_Model):
@@ -263,6 +301,7 @@ class Load(_Model):
     ramp_s: float = Field(default=1, ge=0, le=86_400)
     warmup_requests_per_stream: int = Field(default=1, ge=0)
     warmup_min_requests: int = Field(default=0, ge=0)
+    warmup_until_stationary: bool = True
     warmup_max_s: Seconds = 600
     measure_requests_per_stream: int = Field(default=2, ge=0)
     measure_min_requests: int = Field(default=8, ge=0)
@@ -335,6 +374,7 @@ class Grading(_Model):
 class Limits(_Model):
     """Bounds in real time of one request, and on what is kept."""
 
+    connect_timeout_s: Seconds = 30
     first_byte_timeout_s: Seconds = 600
     idle_timeout_s: Seconds = 120
     request_timeout_s: Seconds = 1800
@@ -347,6 +387,7 @@ class Clients(_Model):
     workers_per_platform: int = Field(default=1, ge=1, le=64)
     max_workers_per_platform: int | None = Field(default=None, ge=1, le=64)
     allow_shared_cores: bool = False
+    transport: Literal["raw", "aiohttp"] = "raw"
 
     @model_validator(mode="after")
     def _goes_up(self) -> Self:
@@ -394,7 +435,7 @@ class Sweep(_Model):
             for axis, values in config.grid.items():
                 _refuse_duplicates(_numbered(("server_configs", number, "grid", axis), values))
         for number, workload in enumerate(self.workloads):
-            _refuse_duplicates(_numbered(("workloads", number, "context_tokens"), workload.context_tokens))
+            _check_workload(("workloads", number), workload)
         _refuse_duplicates(_numbered(("load", "concurrency"), self.load.streams))
         _refuse_duplicates(_numbered(("load", "rate"), self.load.rate or ()))
         return self
@@ -403,6 +444,28 @@ class Sweep(_Model):
 def _endpoint_loc(platform: int, server: ProcessServer | ExternalServer, at: int) -> Loc:
     several = isinstance(server, ExternalServer) and server.endpoints
     return ("platforms", platform, "server", *(("endpoints", at, "url") if several else ("endpoint",)))
+
+
+def _check_workload(loc: Loc, workload: Workload) -> None:
+    lengths = workload.context_tokens
+    if lengths is None and workload.prompt_source == "builtin":
+        raise Misplaced(
+            (*loc, "context_tokens"), "missing; write the prompt lengths, or name a dataset as prompt_source"
+        )
+    _refuse_duplicates(_numbered((*loc, "context_tokens"), lengths or ()))
+    shared = workload.shared_prefix
+    if shared and (lengths is None or shared >= min(lengths)):
+        raise Misplaced(
+            (*loc, "shared_prefix"),
+            "leave each prompt a part of its own: below 1 it is a share of the prompt, else tokens, fewer than the "
+            "least context_tokens",
+        )
+    for field in workload.extra_body:
+        if field in _OWN_FIELDS:
+            raise Misplaced(
+                (*loc, "extra_body", field),
+                "the load generator sets this field itself; use the workload's own key",
+            )
 
 
 def _numbered(loc: Loc, values: Sequence[object]) -> list[tuple[Loc, object]]:

@@ -14,7 +14,7 @@ from cluster.processes import LIFE_VARIABLE
 from cluster.servers import PlatformServer
 from loadgen.job import CellJob
 from loadgen.plan import Cell, Life
-from loadgen.prompts import read_corpus
+from loadgen.prompts.sources import Source
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, Platform
 from loadgen.store import Run
@@ -157,5 +157,5 @@ def cell_job(
         time_scale=40.0,
         load=Load.model_validate({**load, "measure_min_requests": 2}),
         limits=Limits(),
-        corpus=read_corpus("builtin"),
+        corpus=Source(),
     )

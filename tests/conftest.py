@@ -31,3 +31,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if holes:
         reporter.write_line(f"skipped in CI without a listed reason: {sorted(set(holes))}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _own_prompt_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds the fits of another, or of the user."""
+    monkeypatch.setenv("LOADGEN_CACHE_DIR", str(tmp_path / "prompt-cache"))

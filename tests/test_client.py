@@ -29,7 +29,9 @@ from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Cell
-from loadgen.prompts import read_corpus
+from loadgen.prompts.corpus import builtin_paragraphs
+from loadgen.prompts.settings import PromptSettings
+from loadgen.prompts.sources import Source
 from loadgen.schedule import Shard, make_shards
 from loadgen.spec import Limits, Load
 
@@ -63,7 +65,7 @@ def job(url: str, streams: int = 4, context: int = 30, **values: Any) -> CellJob
         "time_scale": 1.0,
         "load": load(),
         "limits": Limits(idle_timeout_s=5, first_byte_timeout_s=5, request_timeout_s=20),
-        "corpus": read_corpus("builtin")[:100],
+        "corpus": Source("short", builtin_paragraphs()[:100]),
     }
     return CellJob(cell=cell, endpoint=url, **{**usual, **values})
 
@@ -316,9 +318,11 @@ def test_each_prompt_source_is_fitted_by_itself() -> None:
     async def work() -> list[set[int]]:
         async with scripted(llm(good)) as server:
             lengths = []
-            for source, corpus in (("dense", ("one two",)), ("spaced", ("one    two",))):
-                asked = job(server.url, context=120, corpus=corpus)
-                run = await client.run_cell(replace(asked, cell=replace(asked.cell, prompt_source=source)))
+            for source, text in (("dense", "one two"), ("spaced", "one    two")):
+                asked = job(server.url, context=120, corpus=Source(source, (text,)))
+                run = await client.run_cell(
+                    replace(asked, cell=replace(asked.cell, prompts=PromptSettings(source)))
+                )
                 lengths.append(set(run.requests["prompt_tokens"].to_pylist()))
             return lengths
 
@@ -389,7 +393,7 @@ def test_an_evaluation_asks_each_problem_once_over_all_shards() -> None:
         async def work(shard: Shard = shard, cell: Cell = cell) -> CellRun:
             async with scripted(llm(good)) as server:
                 return await Client("w0").run_cell(
-                    replace(job(server.url), cell=cell, shard=shard, corpus=())
+                    replace(job(server.url), cell=cell, shard=shard, corpus=Source())
                 )
 
         cell_run = asyncio.run(work())

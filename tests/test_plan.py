@@ -86,7 +86,7 @@ def test_cells_carry_what_their_requests_need() -> None:
     text = SWEEP.replace("output_tokens: 10", "output_tokens: 10\n    temperature: 0.5\n    thinking: false")
     cell = planned(text).lives["pcie"][0].executions[1].cell
     assert (cell.kind, cell.context_tokens, cell.max_tokens, cell.concurrency) == ("load", 100, 10, 1)
-    assert (cell.temperature, cell.thinking, cell.ignore_eos, cell.prompt_source) == (
+    assert (cell.temperature, cell.thinking, cell.ignore_eos, cell.prompts.source) == (
         0.5,
         False,
         True,
