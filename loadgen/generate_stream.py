@@ -1,10 +1,11 @@
 """SGLang's own `/generate` stream, understood from the `meta_info` of its events.
 
 By default each event repeats the whole text and all token ids so far: reading all of them would be quadratic in the
-tokens, so only the first and the last text are read. With `--incremental-streaming-output` the texts are disjoint,
+tokens, so only the first and the last text are read, the others looked over for their form alone. With `--incremental-streaming-output` the texts are disjoint,
 and all are read. The text is what the model said, thoughts included: there is no reasoning apart from the answer.
 """
 
+import re
 from typing import Any
 
 from loadgen.received_json import error_message, read_event, whole_text
@@ -15,6 +16,10 @@ _BEGIN = b'{"text":'
 _NO_TEXT = b'{"text":""'
 _AFTER_TEXT = b',"output_ids":'
 _META = b'"meta_info":'
+# What comes before the meta: one string, and perhaps a list of integers.
+_BEFORE_META = re.compile(
+    rb'\{"text":"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*",(?:"output_ids":\[[0-9,]*\],)?'
+)
 
 
 def is_generate(data: bytes) -> bool:
@@ -41,11 +46,19 @@ def _read_meta(data: bytes) -> Any:
     """The event with its `meta_info` alone, where that comes last as SGLang writes it; else the whole event."""
     # Inside a JSON string the quotes would be escaped: what is found is the key.
     at = data.rfind(_META)
-    if data.startswith(_BEGIN) and at >= 0 and data.endswith(b"}"):
+    if at >= 0 and data.endswith(b"}") and _BEFORE_META.fullmatch(data, 0, at) and _is_utf8(data):
         meta = read_event(data[at + len(_META) : -1])
         if isinstance(meta, dict):
             return {"meta_info": meta}
     return read_event(data)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _take_event(facts: StreamFacts, number: int, event: dict[str, Any], data: bytes) -> None:
