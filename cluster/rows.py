@@ -16,7 +16,7 @@ from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
 from loadgen.job import CellRun
-from loadgen.metrics import Window, summarize
+from loadgen.metrics import CHUNK_LISTS, Window, accounting_faults, summarize
 from loadgen.plan import Execution, Life
 from loadgen.records import phase_of
 from loadgen.saturation import Step, Verdict
@@ -53,7 +53,12 @@ def cell_result(measured: Measured) -> CellResult:
         **_cell_identity(measured.life, measured.execution, measured.live),
         "status": "done",
         "started_unix_ns": measured.started_unix_ns,
-        **summarize(requests, window),
+        **summarize(
+            requests,
+            window,
+            is_open_loop=measured.execution.cell.is_open_loop,
+            samples=measured.samples,
+        ),
         "loop_lag_p99_ms": max(
             (run.loop_lag_p99_ms for run in measured.runs if run.loop_lag_p99_ms is not None), default=None
         ),
@@ -64,13 +69,14 @@ def cell_result(measured: Measured) -> CellResult:
     doubts = find_doubts(
         Evidence(
             cell=cell,
-            requests=requests.to_pylist(),
+            requests=requests.drop_columns(CHUNK_LISTS).to_pylist(),
             max_running_requests=measured.live.max_running_requests,
             proof=measured.live.proof,
             is_window_complete=all(run.complete for run in measured.runs),
             server_lag_ms=cell["server_lag_p99_ms"],
             server_restarted=measured.was_restarted,
             is_output_length_fixed=measured.execution.cell.ignore_eos,
+            accounting=accounting_faults(requests, cell["sent"]),
             is_stationary=all(run.is_stationary for run in measured.runs),
             shares_cores=measured.shares_cores,
         )

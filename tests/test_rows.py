@@ -70,6 +70,20 @@ def test_the_window_is_the_span_in_which_every_worker_measured_and_phases_follow
     assert (cell["repeat"], cell["started_unix_ns"], cell["status"]) == (1, 7, "done")
 
 
+def test_a_cell_knows_its_servers_counters_and_whether_its_sums_come_out():
+    at_rest = {"cell_id": LOAD.cell.cell_id, "repeat": 1, "server_id": "box.plain.1", "unix_ns": 1,
+               "running_requests": 0, "server_lag_p99_ms": None}  # fmt: skip
+    samples = [
+        {**at_rest, "moment": "before", "output_tokens_total": 900.0, "spec_verify_steps_total": 300.0},
+        {**at_rest, "moment": "after", "output_tokens_total": 1300.0, "spec_verify_steps_total": 350.0},
+    ]
+    cell = rows.cell_result(measured(part("w0", {0: 10.5}, (10, 20)), samples=samples)).cell
+    assert (cell["accept_length"], cell["accept_length_source"]) == (8.0, "counters")
+    assert "accounting" not in cell["checks"]
+    twice = measured(part("w0", {0: 10.5}, (10, 20)), part("w1", {0: 11.5}, (10, 20)))
+    assert "accounting" in rows.cell_result(twice).cell["checks"]
+
+
 def test_workers_that_never_measured_together_give_no_figures():
     result = rows.cell_result(measured(part("w0", {0: 10.5}, (10, 12)), part("w1", {1: 15.5}, (15, 17))))
     assert result.cell["window_s"] == 0
