@@ -18,14 +18,13 @@ from loadgen.grading.problems import Problem, ProblemSet, problem_set
 from loadgen.grading.sandbox import Limits as ProgramLimits
 from loadgen.job import CellJob
 from loadgen.plan import Cell
-from loadgen.records import Phase, RequestRecord
 from loadgen.prompts.sources import Source
+from loadgen.records import Phase, RequestRecord
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, check_endpoint
-from loadgen.sse import EventParser
-from loadgen.transport.exchange import READ, Exchange, TimeLimits, blocks
+from loadgen.transport.exchange import READ, Exchange, TimeLimits
 from loadgen.transport.pick import exchange_once
-from loadgen.wire import ChatOptions, chat_body, decode, read_json
+from loadgen.wire import ChatOptions, chat_body, decode, events_of, read_json
 
 _SHOWN_EVENTS = 6
 _SHOWN_CHARS = 160
@@ -134,8 +133,7 @@ def _problem(problems: ProblemSet, name: str) -> Problem:
 
 
 def _event_lines(exchange: Exchange) -> Iterator[str]:
-    parser = EventParser()
-    events = [(at_ns, data) for at_ns, block in blocks(exchange) for data in parser.feed(block)]
+    events = events_of(exchange)
     yield f"HTTP {exchange.status}, {len(events)} events in {len(exchange.reads) // READ.size} reads"
     for number, (at_ns, data) in enumerate(events):
         if _SHOWN_EVENTS <= number < len(events) - _SHOWN_EVENTS:

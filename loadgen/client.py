@@ -1,20 +1,15 @@
 """One load worker: makes a cell's requests ready, and runs its part of the cell."""
 
+import asyncio
 import os
 import resource
+from collections.abc import Sequence
 
-from loadgen.endpoint import Endpoint, open_endpoint
 from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
-from loadgen.prompts import VARIANTS, LoadPrompts, SaltKey, TextSource, fit_words
-from loadgen.questions import Questions, eval_questions, load_questions, token_counter
-from loadgen.spec import Limits
-from loadgen.streams import CellLoop
-from loadgen.transport.exchange import TimeLimits
-from loadgen.transport.fallback import open_transport
-from loadgen.wire import ChatOptions
-
-_NS = 1_000_000_000
+from loadgen.load.cell import CellLoop
+from loadgen.prompts.prepare import PromptMaker, chat_options
+from loadgen.questions import Questions, eval_questions, load_questions
 
 
 class Client:
@@ -22,50 +17,33 @@ class Client:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._fits: dict[tuple[str, str, int, int], int] = {}
+        self._prompts = PromptMaker()
 
     async def run_cell(self, job: CellJob) -> CellRun:
-        """Runs its part of the cell. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
-        api_key = os.environ.get(job.api_key_env) if job.api_key_env else None
-        questions = await self._prepare(job, api_key)
-        async with open_transport(job.endpoint, _time_limits(job.limits), api_key) as transport:
-            return await CellLoop(job, questions, transport, api_key).run()
+        """Runs its part of the cell, in a thread. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
+        api_key = _api_key(job)
+        loop = CellLoop(job, await self._questions(job, api_key), api_key)
+        running = asyncio.create_task(asyncio.to_thread(loop.run))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            loop.give_up()
+            await asyncio.gather(running, return_exceptions=True)
+            raise
 
-    async def _prepare(self, job: CellJob, api_key: str | None) -> Questions:
-        options = ChatOptions(
-            job.model, job.cell.max_tokens, job.cell.temperature, job.cell.ignore_eos, job.cell.thinking
-        )
+    async def prepare(self, jobs: Sequence[CellJob]) -> None:
+        """Fits the prompts of a server's cells before the first of them. Raises RunFailed when they cannot be made."""
+        await self._prompts.prepare(jobs, _api_key(jobs[0]) if jobs else None)
+
+    async def _questions(self, job: CellJob, api_key: str | None) -> Questions:
         if job.cell.kind == "eval":
-            return eval_questions(problem_set(job.cell.workload), options, job.shard)
-        context = job.cell.context_tokens
-        assert context is not None
-        key = SaltKey(job.run_id, job.cell.cell_id, job.repeat, job.seed)
-        source = TextSource(job.corpus, job.seed)
-        async with open_endpoint(job.endpoint, api_key) as endpoint:
-            texts = [
-                await self._fitted(job, source, variant, context, endpoint) for variant in range(VARIANTS)
-            ]
-        prompts = LoadPrompts.make(texts, options, key)
-        return load_questions(prompts, job.shard, context)
-
-    async def _fitted(
-        self, job: CellJob, source: TextSource, variant: int, context: int, endpoint: Endpoint
-    ) -> str:
-        key = (job.server_id, job.cell.prompt_source, context, variant)
-        if key not in self._fits:
-            count = await token_counter(
-                endpoint, job.model, SaltKey(job.run_id, "fit", 0, job.seed).salt(variant)
-            )
-            self._fits[key] = await fit_words(lambda words: source.text(variant, words), context, count)
-        return source.text(variant, self._fits[key])
+            return eval_questions(problem_set(job.cell.workload), chat_options(job), job.shard)
+        await self._prompts.prepare([job], api_key)
+        return load_questions(self._prompts.make(job), job)
 
 
-def _time_limits(limits: Limits) -> TimeLimits:
-    return TimeLimits(
-        first_byte_ns=round(limits.first_byte_timeout_s * _NS),
-        idle_ns=round(limits.idle_timeout_s * _NS),
-        total_ns=round(limits.request_timeout_s * _NS),
-    )
+def _api_key(job: CellJob) -> str | None:
+    return os.environ.get(job.api_key_env) if job.api_key_env else None
 
 
 def niceness() -> int:

@@ -1,12 +1,15 @@
 """What a worker is given for its part of a cell, and what it brings back. Plain data; goes over process borders."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from loadgen.load.evidence import WorkerEvidence
 from loadgen.plan import Cell
+from loadgen.prompts.sources import Source
 from loadgen.schedule import Offsets, Shard, arrival_seed, arrivals_ns, ramp_ns, to_real_ns
 from loadgen.spec import Limits, Load
+from loadgen.wire import EndMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,12 @@ class CellJob:
     time_scale: float
     load: Load
     limits: Limits
-    corpus: tuple[str, ...]
+    corpus: Source
     simulated: bool | None = None
     targets: tuple[Target, ...] = ()
     trace_ns: Offsets | None = None
+    transport: str = "raw"
+    end_marks: EndMarks = field(default_factory=EndMarks)
 
     def __post_init__(self) -> None:
         if not self.targets:
@@ -87,6 +92,5 @@ class CellRun:
     window_start_ns: int
     window_end_ns: int
     complete: bool
-    loop_lag_p99_ms: float | None
-    cpu: float
+    evidence: WorkerEvidence
     is_stationary: bool = True

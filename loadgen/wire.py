@@ -27,6 +27,7 @@ __all__ = [
     "chat_body",
     "decode",
     "error_message",
+    "events_of",
     "learn_end_marks",
     "read_json",
     "template_fields",
@@ -118,6 +119,20 @@ def decode(
     An answer that was whole when its connection failed is ok; it ended with its last byte, and `error` keeps the rest.
     """
     _decode(exchange, record, offsets, marks)
+
+
+def events_of(exchange: Exchange, offsets: ClockOffsets | None = None) -> list[tuple[int, bytes]]:
+    """Arrival (monotonic ns) and data of each event of a finished exchange."""
+    reads = reads_of(exchange, offsets)
+    body = payload(
+        bytes(exchange.body), reads.end, is_chunked=exchange.is_chunked, encoding=exchange.content_encoding
+    )
+    datas, ends = split_events(body.data)
+    return (
+        list(zip(event_arrivals(ends, body.read_ends, reads).at_ns.tolist(), datas, strict=True))
+        if ends
+        else []
+    )
 
 
 def _decode(

@@ -51,7 +51,7 @@ class Fitter:
         """Finds the words of salts. Raises RunFailed as the counter does."""
         known = {"version": _VERSION, "counter": counter.identity}
         alphabet = await _alphabet(counter, cache, known)
-        known |= {"text": source.digest, "seed": seed, "salt": alphabet.words[0]}
+        known |= {"text": source.digest, "seed": seed}
         return cls(counter, alphabet, TextSource(source.paragraphs, seed), cache, known)
 
     async def fit(self, cell: Cell) -> Fitted:

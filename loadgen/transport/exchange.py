@@ -5,7 +5,6 @@ stream's end.
 """
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,6 +40,7 @@ class Exchange:
 
     index: int = 0
     scheduled_ns: int = 0
+    stream: int = 0  # of a closed loop: which of the worker's streams sent it
     sent_ns: int | None = None
     connected_ns: int | None = None  # the request waited for a new connection until then
     written_ns: int | None = None  # its last byte was handed to the kernel
@@ -99,13 +99,3 @@ class ClockOffsets:
             stamp_ns = np.minimum(kernel_s * _NS + kernel_ns - offset_ns, user_ns)
             arrival_ns = np.where(is_kernel, stamp_ns, user_ns)
         return Reads(arrival_ns, user_ns.copy(), np.cumsum(size), is_kernel)
-
-
-def blocks(exchange: Exchange, offsets: ClockOffsets | None = None) -> Sequence[tuple[int, bytes]]:
-    """Arrival and bytes of each read, framing and compression still in them."""
-    reads = (offsets or ClockOffsets()).reads(exchange)
-    ends = reads.end.tolist()
-    return [
-        (at_ns, bytes(exchange.body[start:end]))
-        for at_ns, start, end in zip(reads.arrival_ns.tolist(), [0, *ends], ends, strict=False)
-    ]

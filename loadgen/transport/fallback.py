@@ -54,6 +54,10 @@ class AiohttpTransport:
         """Requests that are not over."""
         return len(self._in_flight)
 
+    def body_bytes(self) -> int:
+        """Body bytes read so far of the exchanges in flight."""
+        return sum(len(exchange.body) for exchange in self._in_flight)
+
     def open(self, connections: int, target: int = 0) -> None:
         """Nothing: aiohttp opens a connection when a request needs one."""
 
@@ -114,7 +118,7 @@ class AiohttpTransport:
     def _guarded(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except BaseException as error:  # raised again by `run`; the event loop would only log it
+        except BaseException as error:  # noqa: BLE001 - `run` raises it again; the event loop would only log it
             self._crash = error
             self._loop.stop()
 

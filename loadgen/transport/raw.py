@@ -102,6 +102,10 @@ class RawTransport:
         """Requests that are not over."""
         return len(self._in_flight)
 
+    def body_bytes(self) -> int:
+        """Body bytes read so far of the exchanges in flight."""
+        return sum(len(exchange.body) for exchange in self._in_flight)
+
     def open(self, connections: int, target: int = 0) -> None:
         """Wants so many connections to a target open; they are opened, some at a time, from `run` on, and kept open."""
         self._targets[target].wanted = connections
