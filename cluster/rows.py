@@ -48,6 +48,7 @@ class Measured:
 def cell_result(measured: Measured) -> CellResult:
     """The workers' parts as one cell: window, phases, figures and doubts."""
     window = _common_window(measured.runs, measured.live.time_scale)
+    planned = measured.execution.cell
     requests = _with_phases(pa.concat_tables([run.requests for run in measured.runs]), window)
     cell = {
         **_cell_identity(measured.life, measured.execution, measured.live),
@@ -60,10 +61,16 @@ def cell_result(measured: Measured) -> CellResult:
             samples=measured.samples,
         ),
         "loop_lag_p99_ms": max(
-            (run.loop_lag_p99_ms for run in measured.runs if run.loop_lag_p99_ms is not None), default=None
+            (
+                run.evidence.loop_lag_p99_ms
+                for run in measured.runs
+                if run.evidence.loop_lag_p99_ms is not None
+            ),
+            default=None,
         ),
-        "worker_cpu": max(run.cpu for run in measured.runs),
+        "worker_cpu": max(run.evidence.cpu for run in measured.runs),
         "workers": len(measured.runs),
+        "prompt_length_source": measured.runs[0].prompt_length_source,
         "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
     }
     doubts = find_doubts(
@@ -76,6 +83,7 @@ def cell_result(measured: Measured) -> CellResult:
             server_lag_ms=cell["server_lag_p99_ms"],
             server_restarted=measured.was_restarted,
             is_output_length_fixed=measured.execution.cell.ignore_eos,
+            shared_prompt=planned.prompts.shared_prompt(planned.context_tokens),
             accounting=accounting_faults(requests, cell["sent"]),
             is_stationary=all(run.is_stationary for run in measured.runs),
             shares_cores=measured.shares_cores,

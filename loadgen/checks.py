@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadgen.prompts.settings import LengthSource
 from loadgen.records import Outcome, Phase, TokenSource
 
 # A shared chat template is cached for every request and is no contamination.
 _CACHED_FRACTION = 0.10
 _CACHED_FREE_TOKENS = 32
-# Chat templates and salts differ by a few tokens from text to text.
-_PROMPT_OFF_FRACTION = 0.02
-_PROMPT_OFF_TOKENS = 8
+# With a tokenizer every prompt has its length exactly; calibrated on usage it has it within this.
+_PROMPT_OFF_BY_USAGE = 0.01
 # Below this, a median is one of a handful of requests.
 _FEW_SAMPLES = 8
 # At this lag a stamp is off by more than a chunk's own jitter on a fast server.
@@ -47,6 +47,7 @@ class Evidence:
     server_lag_ms: float | None
     server_restarted: bool = False
     is_output_length_fixed: bool = True
+    shared_prompt: float | None = 0.0  # part of a prompt that may be cached by intent; None: any part
     accounting: Sequence[str] = ()
     is_stationary: bool = True
     shares_cores: bool = False
@@ -84,26 +85,27 @@ def _cache_contaminated(evidence: Evidence) -> Doubt | None:
     ]
     cached = sum(max(0, row["cached_tokens"] - _CACHED_FREE_TOKENS) for row in rows)
     prompt = sum(row["prompt_tokens"] for row in rows)
-    if not prompt or cached / prompt <= _CACHED_FRACTION:
+    meant = evidence.shared_prompt
+    if not prompt or meant is None or cached / prompt <= meant + _CACHED_FRACTION:
         return None
+    more = f", {meant:.0%} were meant to" if meant else ""
     return Doubt(
-        "cache_contaminated", f"{cached / prompt:.0%} of the prompt tokens came from the prefix cache"
+        "cache_contaminated", f"{cached / prompt:.0%} of the prompt tokens came from the prefix cache{more}"
     )
 
 
 def _prompt_length_off(evidence: Evidence) -> Doubt | None:
-    asked = evidence.cell["context_tokens"]
-    got = [row["prompt_tokens"] for row in _measured_ok(evidence) if row["prompt_tokens"] is not None]
-    if asked is None or not got:
-        return None
-    off = sorted(abs(tokens - asked) for tokens in got)
-    allowed = max(_PROMPT_OFF_TOKENS, _PROMPT_OFF_FRACTION * asked)
-    if off[-1] <= allowed:
+    lengths = [(row["prompt_tokens"], row["target_prompt_tokens"]) for row in _measured_ok(evidence)]
+    by_usage = evidence.cell["prompt_length_source"] == LengthSource.USAGE
+    allowed = _PROMPT_OFF_BY_USAGE if by_usage else 0.0
+    known = [(got, asked) for got, asked in lengths if got is not None and asked is not None]
+    off = [abs(got - asked) for got, asked in known if abs(got - asked) > allowed * asked]
+    if not off:
         return None
     return Doubt(
         "prompt_length_off",
-        f"{sum(tokens > allowed for tokens in off)} of {len(off)} prompts were not {asked} tokens long by the server's "
-        f"count, the worst by {off[-1]}",
+        f"{len(off)} of {len(known)} prompts were not {known[0][1]} tokens long by the server's count, the worst by "
+        f"{max(off)}",
     )
 
 

@@ -94,3 +94,4 @@ class CellRun:
     complete: bool
     evidence: WorkerEvidence
     is_stationary: bool = True
+    prompt_length_source: str | None = None

@@ -216,6 +216,7 @@ CELLS = Table(
         Column("accept_length", _F64, "tokens per step", "Output tokens over verify steps, each summed first; the bonus token of a step and the first token count, as SGLang counts them.", "unknown or no speculation"),
         Column("accept_length_source", _STR, "", "requests: from the details of the window's ok requests; counters: from the change of the servers' counters over the cell, warm-up and drain included.", "unknown or no speculation"),
         Column("prompt_tokens_mean", _F64, "tokens", "Mean prompt length by the server.", "unknown"),
+        Column("prompt_length_source", _STR, "", "How the prompts were made to length: tokenizer (the server's), tokenizer_file, usage (within 1 %), or dataset (as long as the data has them).", "eval"),
         Column("prompt_length_error_max", _I64, "tokens", "Largest difference between the prompt length asked for and the server's count.", "unknown, or not length-controlled"),
         Column("output_tokens_mean", _F64, "tokens", "Mean output length by the server.", "unknown"),
         Column("output_length_mismatches", _I64, "requests", "Ok requests of the window whose output is not max_tokens long.", "lengths unknown"),

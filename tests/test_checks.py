@@ -22,11 +22,13 @@ CELL: dict[str, Any] = {
     "worker_cpu": 0.2,
     "in_flight_mean": 8.0,
     "prompt_tokens_mean": 1000.0,
+    "prompt_length_source": "tokenizer",
 }
 ROW: dict[str, Any] = {
     "outcome": "ok",
     "phase": "measure",
     "prompt_tokens": 1000,
+    "target_prompt_tokens": 1000,
     "cached_tokens": 3,
     "output_tokens": 16,
     "max_tokens": 16,
@@ -85,8 +87,8 @@ RAISED = {
         evidence([row(cached_tokens=132)] * 16),
     ),
     "prompt_length_off": (
-        evidence([*[ROW] * 15, row(prompt_tokens=979)]),
-        evidence([*[ROW] * 15, row(prompt_tokens=1020)]),
+        evidence([*[ROW] * 15, row(prompt_tokens=999)]),
+        evidence([*[ROW] * 15, row(prompt_tokens=1000)]),
     ),
     "output_length_off": (
         evidence([*[ROW] * 15, row(output_tokens=3)]),
@@ -144,9 +146,23 @@ def test_prompts_off_in_both_directions_are_seen_though_their_mean_is_right() ->
     assert doubt.detail.endswith("the worst by 500")
 
 
-def test_short_prompts_may_differ_by_a_few_tokens() -> None:
-    assert names(evidence([row(prompt_tokens=68)] * 16, {"context_tokens": 60})) == []
-    assert names(evidence([row(prompt_tokens=69)] * 16, {"context_tokens": 60})) == ["prompt_length_off"]
+def test_prompts_calibrated_on_usage_may_be_off_by_one_per_cent() -> None:
+    by_usage = {"prompt_length_source": "usage"}
+    assert names(evidence([row(prompt_tokens=990), row(prompt_tokens=1010)] * 8, by_usage)) == []
+    assert names(evidence([row(prompt_tokens=989)] * 16, by_usage)) == ["prompt_length_off"]
+
+
+def test_a_request_without_a_target_has_no_wrong_length() -> None:
+    later_turn = row(prompt_tokens=1234, target_prompt_tokens=None)
+    assert names(evidence([ROW, later_turn] * 8, {"prompt_length_source": "tokenizer"})) == []
+
+
+def test_what_a_workload_shares_may_come_from_the_cache() -> None:
+    half = [row(cached_tokens=532)] * 16
+    assert names(evidence(half)) == ["cache_contaminated"]
+    assert names(evidence(half, shared_prompt=0.5)) == []
+    assert names(evidence([row(cached_tokens=933)] * 16, shared_prompt=0.5)) == ["cache_contaminated"]
+    assert names(evidence([row(cached_tokens=933)] * 16, shared_prompt=None)) == []
 
 
 def test_a_busy_client_is_a_doubt_even_when_it_is_not_late() -> None:

@@ -179,6 +179,7 @@ class CellLoop:
             complete=phases.is_complete,
             evidence=evidence,
             is_stationary=phases.is_stationary,
+            prompt_length_source=self._questions.length_source,
         )
 
     def _records(self, gathered: Gathered, kept: list[pa.Table]) -> Iterator[RequestRecord]:

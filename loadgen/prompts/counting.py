@@ -10,12 +10,12 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from loadgen.endpoint import Endpoint
 from loadgen.errors import RunFailed
 from loadgen.prompts.bodies import behind_salt, load_message
+from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.tokenizer_file import TokenizerFile
 from loadgen.wire import ChatOptions, template_fields
 
@@ -33,15 +33,6 @@ _PROBES = tuple(
         "another, longer probe of plain words so that whatever depends on the text of a message would be seen to differ",
     )
 )
-
-
-class LengthSource(StrEnum):
-    """How the lengths of prompts were made."""
-
-    TOKENIZER = "tokenizer"  # the server's own
-    TOKENIZER_FILE = "tokenizer_file"
-    USAGE = "usage"  # calibrated on usage.prompt_tokens; within 1 %
-    DATASET = "dataset"  # as long as the data has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from loadgen.plan import Cell
 from loadgen.prompts.bodies import behind_salt, load_message
 from loadgen.prompts.cache import DiskCache
 from loadgen.prompts.corpus import TextSource
-from loadgen.prompts.counting import Counter, LengthSource
+from loadgen.prompts.counting import Counter
 from loadgen.prompts.fit import Fit, fit_text, fit_words
 from loadgen.prompts.salts import Alphabet, SaltKey, find_alphabet
+from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.sources import Source
 
 VARIANTS = 4  # different texts in one cell

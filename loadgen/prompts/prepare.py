@@ -15,10 +15,11 @@ from loadgen.prompts.bodies import LoadPrompts, load_message
 from loadgen.prompts.cache import DiskCache, cache_folder
 from loadgen.prompts.conversations import Conversations
 from loadgen.prompts.corpus import TextSource
-from loadgen.prompts.counting import LengthSource, make_counter
+from loadgen.prompts.counting import make_counter
 from loadgen.prompts.fit import Fit
 from loadgen.prompts.fitter import FIRST_TURN_VARIANT, SHARED_VARIANT, Fitted, Fitter
 from loadgen.prompts.salts import DEFAULT_ALPHABET, SaltKey
+from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.tokenizer_file import TokenizerFile
 from loadgen.wire import ChatOptions, template_fields
 
