@@ -26,11 +26,24 @@ Address = tuple[socket.AddressFamily, Any]  # family, and the place in that fami
 Parts = Sequence[bytes | memoryview]
 
 SCRATCH_BYTES = 65_536
-_USER_STAMP = struct.Struct("=qq")
+# A READ of `exchange`: the kernel's stamp is the first timespec of its message, cut off by the format.
+_pack_read = struct.Struct(f"={STAMP_BYTES}sqq").pack
 _READABLE = select.EPOLLIN
 _READ_WRITE = select.EPOLLIN | select.EPOLLOUT
-_CRLF = b"\r\n"
-_SIZE_LINE_BYTES = 18
+_WHOLE_CHUNK_BYTES = 16_384
+
+
+def _size_lines() -> list[bytes]:
+    """For a read of n bytes that is one whole chunk: the size line it begins with; an impossible one elsewhere."""
+    lines = [b"-"] * _WHOLE_CHUNK_BYTES
+    for size in range(1, _WHOLE_CHUNK_BYTES):
+        line = b"%x\r\n" % size
+        if len(line) + size + 2 < _WHOLE_CHUNK_BYTES:
+            lines[len(line) + size + 2] = line
+    return lines
+
+
+_SIZE_LINES = _size_lines()
 _MOST_PARTS = 64  # far below IOV_MAX
 # A connection that was closed before we wrote on it answers a write within a round trip.
 _AT_ONCE_NS = 1_000_000_000
@@ -77,9 +90,8 @@ class Connection:
         self.is_open = False
         self._loop = loop
         self._into = (loop.scratch,)
-        self._scratch = loop.scratch
         self._view = loop.view
-        self._find = loop.scratch.find
+        self._starts_with = loop.scratch.startswith
         self._head = b""
         self._framing: BodyFraming | None = None
         self._keeps_alive = False
@@ -196,21 +208,16 @@ class Connection:
             self._broken(error)
             return
         user_ns = monotonic_ns()
-        stamp = ancillary[0][2][:STAMP_BYTES] if ancillary else NO_STAMP
+        stamp = ancillary[0][2] if ancillary else NO_STAMP
         framing, exchange = self._framing, self.exchange
         if framing is None or exchange is None or not size:
             self._read_rarely(size, stamp, user_ns)
             return
-        exchange.reads += stamp + _USER_STAMP.pack(user_ns, size)
+        exchange.reads += _pack_read(stamp, user_ns, size)
         exchange.body += self._view[:size]
-        if framing.at_chunk:
-            end = self._find(_CRLF, 1, _SIZE_LINE_BYTES)
-            try:
-                # one whole chunk, not the last: the framing's state is what it was
-                if end > 0 and 0 < int(self._scratch[:end], 16) == size - end - 4:
-                    return
-            except ValueError:
-                pass  # the framing says what is wrong with it
+        # one whole chunk, not the last: the framing's state is what it was
+        if framing.at_chunk and size < _WHOLE_CHUNK_BYTES and self._starts_with(_SIZE_LINES[size]):
+            return
         self._follow(framing, bytes(self._view[:size]), user_ns)
 
     def _read_rarely(self, size: int, stamp: bytes, user_ns: int) -> None:
@@ -245,7 +252,7 @@ class Connection:
         self._framing = BodyFraming(head)
         rest, self._head = self._head, b""
         if rest:
-            exchange.reads += stamp + _USER_STAMP.pack(user_ns, len(rest))
+            exchange.reads += _pack_read(stamp, user_ns, len(rest))
             exchange.body += rest
         self._follow(self._framing, rest, user_ns)
 

@@ -59,7 +59,9 @@ def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
         name, colon, value = line.partition(b":")
         if not colon:
             raise BrokenFraming(f"a header line without a colon: {line[:100]!r}")
-        fields[name.strip().lower()] = value.strip()
+        name = name.strip().lower()
+        # lines of one name are one list (RFC 9110, 5.3), so that two lengths are no length
+        fields[name] = b", ".join((fields[name], value.strip())) if name in fields else value.strip()
     return fields
 
 
