@@ -68,12 +68,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table; the first column names the row. `terminal`: how much of it a terminal shows."""
+    """A table; the first column names the row. `terminal`: how much of it a terminal shows. `is_aside`: the page shows
+    it closed, so that the deciding numbers stay near each other.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Words, ...], ...]
     terminal: Literal["whole", "shortened", "nothing"] = "shortened"
+    is_aside: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caption", clean(self.caption))

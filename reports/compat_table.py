@@ -39,9 +39,8 @@ def compat_blocks(matrices: tuple[Matrix, ...]) -> tuple[Block, ...]:
     if not cells:
         return (Paragraph(words("None: no load cell has been measured.")),)
     columns = (Column("cell"), *(Column(title, numeric=True) for title in _FIGURES.values()))
-    figures = Grid(
-        "Means in ms, ours and theirs", columns, tuple(_row(cell) for cell in cells), terminal="nothing"
-    )
+    rows = tuple(_row(cell) for cell in cells)
+    figures = Grid("Means in ms, ours and theirs", columns, rows, terminal="nothing", is_aside=True)
     reasons = Grid(
         "Why they differ",
         (Column("tool"), Column("its rule")),

@@ -34,7 +34,8 @@ def latency_grid(caption: str, matrix: Matrix) -> Grid | None:
     shown = {**(_STARTS if is_open_loop else {}), **_FIGURES}
     titles = ("context", "concurrency", *shown.values())
     rows = tuple(_row(place, cell, tuple(shown)) for place, cell in done)
-    return Grid(caption, tuple(Column(title, numeric=True) for title in titles), rows, terminal="nothing")
+    columns = tuple(Column(title, numeric=True) for title in titles)
+    return Grid(caption, columns, rows, terminal="nothing", is_aside=True)
 
 
 def _row(place: Place, cell: CellSummary, names: tuple[str, ...]) -> tuple[Words, ...]:

@@ -78,7 +78,7 @@ class CellSummary:
     tpot_p50_ms: Spread | None
     error_rate: float | None
     requests: int | None
-    more: Mapping[str, Spread | None]  # by column of `cells`: what the tables of details and of other tools show
+    more: Mapping[str, Spread | None]  # by column of `cells`: of the latency table and of other tools
 
     @property
     def state(self) -> Literal["done", "failed", "missing"]:

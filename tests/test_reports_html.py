@@ -126,9 +126,10 @@ def test_a_long_list_of_doubts_is_folded_but_there(tmp_path: Path, cells: int, f
         cell_row(entry, checks=["errors"], check_details=[f"{entry['concurrency']} of 90 failed"])
         for entry in planned
     ]
-    page = Page(to_html(load(build_run(tmp_path / "r", planned, cells=rows))))
-    assert ("details" in page.tags) == folded
-    assert f"{cells} of 90 failed" in page.text
+    html = to_html(load(build_run(tmp_path / "r", planned, cells=rows)))
+    asides = 2  # latencies and gaps; what other tools would print
+    assert html.count("<details>") == asides + folded
+    assert f"{cells} of 90 failed" in Page(html).text
 
 
 def screenshot(page: Path, picture: Path, profile: Path, *more: str) -> Image.Image:
