@@ -109,6 +109,24 @@ def test_a_wrong_choice_is_a_bad_request(server: SimServer, scenario: str):
         assert talk(sock, request(f"{CHAT}?scenario={scenario}")).status_line == b"HTTP/1.1 400 Bad Request"
 
 
+@pytest.mark.parametrize("max_tokens", [1, 40])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/generate"])
+def test_no_scenario_breaks_the_server(path: str, max_tokens: int):
+    with fault_server() as server:
+        names = [name for name, scenario in table.SCENARIOS.items() if not scenario.is_server_wide]
+        socks = [connect(server) for _ in names]
+        for sock, name in zip(socks, names, strict=True):
+            sock.sendall(request(f"{path}?scenario={name}{FAST}", max_tokens=max_tokens))
+        time.sleep(1)
+        for sock in socks:
+            sock.close()
+        assert play(server, "healthy", path=path).body.endswith(b"0\r\n\r\n")
+        assert "Traceback" not in server.log
+        played = server.get_json("/__faults/log")["requests"]
+        assert [entry["scenario"].partition(":")[0] for entry in played] == [*names, "healthy"]
+        assert all(entry["ended"] for entry in played)
+
+
 def test_requests_take_turns():
     with fault_server("healthy*2,truncate:after=1") as server:
         ends = []

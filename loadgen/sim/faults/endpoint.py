@@ -86,7 +86,10 @@ class Faults:
         self._house.enter(play)
         try:
             await choice.scenario.play(stage, **choice.options)
-        except (ConnectionError, asyncio.CancelledError):
+        except ConnectionError:
+            stage.entry.end("client closed")
+            stage.keeps_connection = False
+        except asyncio.CancelledError:
             stage.entry.end("client closed")
             raise
         finally:

@@ -7,7 +7,9 @@ from loadgen.sim.faults.scenario import Pace, Scenario
 
 _MODULES = (ends, refusals, garbage, framing, tokens, pace, connections)
 GROUPS: dict[str, list[Scenario]] = {
-    (module.__doc__ or "").strip(): [value for value in vars(module).values() if isinstance(value, Scenario)]
+    (module.__doc__ or "").strip().rstrip("."): [
+        value for value in vars(module).values() if isinstance(value, Scenario)
+    ]
     for module in _MODULES
 }
 SCENARIOS: dict[str, Scenario] = {
@@ -93,7 +95,8 @@ Times are CLOCK_MONOTONIC of the server's host in ns, taken just before the send
 | `server[]` | faults of the whole server: `scenario`, `from_ns`, `to_ns` |
 
 The outcomes are those of the `outcome` column in [data.md](data.md). "Right" is said of a client that asks for usage with
-`stream_options`, and whose limits on the first byte, on silence and on the whole request are shorter than the fault.
+`stream_options`, and whose limits on the first byte, on silence and on the whole request are shorter than the fault. Numbers after a # are issues
+in the public repository of that name.
 """
 
 if __name__ == "__main__":
