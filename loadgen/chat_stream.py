@@ -8,11 +8,13 @@ reasoning and answer text is one chunk.
 from typing import Any
 
 from loadgen.generate_stream import is_generate, read_generate
+from loadgen.known_shape import KnownShapes
 from loadgen.received_json import error_message, objects, read_event, whole_text
 from loadgen.records import AcceptSource, ChunkKind
 from loadgen.stream_facts import StreamFacts
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")  # SGLang's name first; vLLM's
+_TEXT_FIELDS = (*_REASONING_FIELDS, "reasoning_details", "content", "text")
 
 
 def read_stream(datas: list[bytes]) -> StreamFacts:
@@ -20,22 +22,23 @@ def read_stream(datas: list[bytes]) -> StreamFacts:
     if datas and is_generate(datas[0]):
         return read_generate(datas)
     facts = StreamFacts()
+    shapes = KnownShapes()
     for number, data in enumerate(datas):
-        if data == b"[DONE]":
+        if (chunk := shapes.read(data)) is not None:
+            facts.add_known_chunk(number, *chunk, data)
+        elif data == b"[DONE]":
             facts.is_done = True
-            continue
-        event = read_event(data)
-        if not isinstance(event, dict):
+        elif isinstance(event := read_event(data), dict):
+            _take_event(facts, number, event, data)
+            _learn(shapes, facts, number, event, data)
+        else:
             facts.take_garbage(data)
-            continue
-        if facts.first_event is None:
-            facts.first_event = number
-        _take_event(facts, number, event, data)
     facts.close()
     return facts
 
 
 def _take_event(facts: StreamFacts, number: int, event: dict[str, Any], data: bytes) -> None:
+    facts.see_event(number)
     if error := event.get("error") or (event.get("object") == "error" and event):
         facts.take_server_error(error.get("code") if isinstance(error, dict) else None, error_message(data))
     kind = None
@@ -49,6 +52,18 @@ def _take_event(facts: StreamFacts, number: int, event: dict[str, Any], data: by
         facts.add_chunk(number, kind, usage)
     if "sglext" in event:
         _take_extension(facts, event["sglext"])
+
+
+def _learn(shapes: KnownShapes, facts: StreamFacts, number: int, event: dict[str, Any], data: bytes) -> None:
+    """Remembers the shape of a chunk that says nothing but its one text and its usage."""
+    is_plain = facts.finish_reason is None and not facts.has_error and "sglext" not in event
+    choices: list[Any] = event["choices"] if is_plain and facts.chunk_events[-1:] == [number] else []
+    if len(choices) == 1:
+        holder = choices[0].get("delta", choices[0])
+        keys = [key for key in _TEXT_FIELDS if isinstance(holder, dict) and holder.get(key)]
+        if len(keys) == 1 and isinstance(text := holder[keys[0]], str):
+            chunk = (facts.chunk_kinds[-1], text, facts.chunk_counts[-1])
+            shapes.learn(data, keys[0], chunk, has_usage=isinstance(event.get("usage"), dict))
 
 
 def _take_choices(facts: StreamFacts, choices: list[dict[str, Any]]) -> ChunkKind | None:

@@ -62,8 +62,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _take_event(facts: StreamFacts, number: int, event: dict[str, Any], data: bytes) -> None:
-    if facts.first_event is None:
-        facts.first_event = number
+    facts.see_event(number)
     if error := event.get("error"):
         facts.take_server_error(error.get("code") if isinstance(error, dict) else None, error_message(data))
     meta = event.get("meta_info")

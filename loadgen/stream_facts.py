@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from loadgen.received_json import count, ratio
+from loadgen.received_json import count, ratio, read_event
 from loadgen.records import AcceptSource, ChunkKind
 
 _BUSY_CODES = ("429", "503")
@@ -35,7 +35,7 @@ class StreamFacts:
     verify_steps: int | None = None
     accept_length: float | None = None
     accept_source: AcceptSource | None = None
-    _running_usage: dict[str, Any] | None = None
+    _running_usage: Any = None  # the last one on a chunk; as bytes, the whole event that it is in
 
     @property
     def is_aborted(self) -> bool:
@@ -45,6 +45,11 @@ class StreamFacts:
         """An event that is no JSON object."""
         self.is_malformed = True
         self.error = self.error or f"not a JSON object: {data[:100]!r}"
+
+    def see_event(self, event: int) -> None:
+        """An event that is a JSON object."""
+        if self.first_event is None:
+            self.first_event = event
 
     def see_choice(self, event: int) -> None:
         self.choice_events += 1
@@ -70,9 +75,11 @@ class StreamFacts:
 
     def close(self) -> None:
         """The end of the stream, so far."""
-        if self._running_usage is not None:
-            self._read_usage(self._running_usage)
-            self._running_usage = None
+        usage, self._running_usage = self._running_usage, None
+        if isinstance(usage, bytes):
+            usage = read_event(usage)["usage"]
+        if usage is not None:
+            self._read_usage(usage)
 
     def _read_usage(self, usage: dict[str, Any]) -> None:
         known = self.usage
@@ -98,6 +105,19 @@ class StreamFacts:
         self.chunk_events.append(event)
         self.chunk_kinds.append(kind)
         self.chunk_counts.append(count(usage, "completion_tokens", None))
+
+    def add_known_chunk(
+        self, event: int, kind: ChunkKind, text: str, tokens: int | None, data: bytes
+    ) -> None:
+        """A chunk that was read without parsing its event, which is `data`."""
+        self.choice_events += 1
+        self.last_choice = event
+        self.chunk_events.append(event)
+        self.chunk_kinds.append(kind)
+        self.chunk_counts.append(tokens)
+        (self.reasoning if kind is ChunkKind.REASONING else self.answer).append(text)
+        if tokens is not None:
+            self._running_usage = data
 
     def keep_chunks(self, is_kept: list[bool]) -> None:
         """Drops the chunks that turned out to be none."""
