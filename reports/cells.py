@@ -2,13 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from reports import compat_table, latency_table
 from reports.model import CellSummary, Matrix, Place, Ratio, RatioTable, Spread
 from reports.text import known, pairs
 
 Row = Mapping[str, Any]
+_Number = TypeVar("_Number", int, float)
+_LIMITS = {
+    "server": "limited by the server",
+    "queue": "limited by the server's queue",
+    "client": "limited by the client, not by the server",
+    "max": "not reached",
+    "unknown": "unknown",
+}
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
@@ -62,41 +70,49 @@ def _summary(entry: Row, planned: int, rows: Sequence[Row]) -> CellSummary:
         tpot_p50_ms=over("tpot_p50_ms"),
         error_rate=rates.high if rates else None,
         requests=sum(counts) if counts else None,
+        rate=known(entry.get("rate")),
+        arrivals=entry.get("arrivals"),
+        saturation=tuple(_verdict(row) for row in done if row.get("saturation")),
         more={name: over(name) for name in (*latency_table.COLUMNS, *compat_table.COLUMNS)},
     )
 
 
+def _verdict(row: Row) -> str:
+    return f"{_LIMITS.get(row['saturation'], row['saturation'])}: {row['saturation_detail']}"
+
+
 def matrices(cells: Sequence[CellSummary], axes: Mapping[tuple[str, str], Any]) -> tuple[Matrix, ...]:
-    """One for each platform, config and workload; `axes` by platform and config."""
-    groups: dict[tuple[str, str, str], dict[Place, CellSummary]] = {}
+    """One for each platform, config, workload and arrival process; `axes` by platform and config."""
+    groups: dict[tuple[str, str, str, str | None], dict[Place, CellSummary]] = {}
     for cell in cells:
-        place = (cell.context_tokens, cell.concurrency)
-        groups.setdefault((cell.platform, cell.config, cell.workload), {})[place] = cell
+        place = (cell.context_tokens, cell.concurrency if cell.arrivals is None else cell.rate)
+        groups.setdefault((cell.platform, cell.config, cell.workload, cell.arrivals), {})[place] = cell
     return tuple(
         Matrix(
             platform,
             config,
             workload,
+            arrivals,
             pairs(axes.get((platform, config), {})),
             _sorted(context for context, _ in places),
-            _sorted(concurrency for _, concurrency in places),
+            _sorted(load for _, load in places),
             places,
         )
-        for (platform, config, workload), places in groups.items()
+        for (platform, config, workload, arrivals), places in groups.items()
     )
 
 
-def _sorted(values: Iterable[int | None]) -> tuple[int | None, ...]:
+def _sorted(values: Iterable[_Number | None]) -> tuple[_Number | None, ...]:
     return tuple(sorted(set(values), key=lambda value: (value is None, value or 0)))
 
 
 def ratios(tables: Sequence[Matrix], platforms: Sequence[str]) -> tuple[RatioTable, ...]:
     """Every other platform over the first, for each config and workload that both ran and that share a cell."""
-    by_key = {(table.platform, table.config, table.workload): table for table in tables}
+    by_key = {(table.platform, table.config, table.workload, table.arrivals): table for table in tables}
     found = []
     for over in platforms[1:]:
         for base in tables:
-            other = by_key.get((over, base.config, base.workload))
+            other = by_key.get((over, base.config, base.workload, base.arrivals))
             if base.platform == platforms[0] and other is not None:
                 found.append(_ratio_table(other, base))
     return tuple(table for table in found if table.cells)
@@ -110,8 +126,9 @@ def _ratio_table(over: Matrix, under: Matrix) -> RatioTable:
         under.platform,
         under.config,
         under.workload,
+        under.arrivals,
         _sorted(context for context, _ in shared),
-        _sorted(concurrency for _, concurrency in shared),
+        _sorted(load for _, load in shared),
         {place: value for place, value in values.items() if value is not None},
     )
 

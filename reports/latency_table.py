@@ -2,7 +2,7 @@
 
 from reports.blocks import Column, Grid, Words, words
 from reports.model import CellSummary, Matrix, Place
-from reports.text import figure, plain
+from reports.text import figure, load_title, load_words, plain
 
 # In open loop alone: in closed loop nothing waits in the client.
 _STARTS = {
@@ -26,23 +26,23 @@ COLUMNS = (*_STARTS, *_FIGURES)
 
 def latency_grid(caption: str, matrix: Matrix) -> Grid | None:
     """A row for each done cell; None without any."""
-    places = [(context, load) for context in matrix.contexts for load in matrix.concurrencies]
+    places = [(context, load) for context in matrix.contexts for load in matrix.loads]
     done = [(place, cell) for place in places if (cell := matrix.cells.get(place)) and cell.state == "done"]
     if not done:
         return None
     is_open_loop = any(cell.concurrency is None for _, cell in done)
     shown = {**(_STARTS if is_open_loop else {}), **_FIGURES}
-    titles = ("context", "concurrency", *shown.values())
+    titles = ("context", load_title(matrix.arrivals), *shown.values())
     rows = tuple(_row(place, cell, tuple(shown)) for place, cell in done)
     columns = tuple(Column(title, numeric=True) for title in titles)
     return Grid(caption, columns, rows, terminal="nothing", is_aside=True)
 
 
 def _row(place: Place, cell: CellSummary, names: tuple[str, ...]) -> tuple[Words, ...]:
-    context, concurrency = place
+    context, load = place
     figures = (cell.more[name] for name in names)
     return (
         words(plain(context)),
-        words(plain(concurrency)),
+        words(load_words(cell.arrivals, load)),
         *(words(figure(spread.median if spread else None)) for spread in figures),
     )

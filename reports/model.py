@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Place = tuple[int | None, int | None]  # (context_tokens, concurrency)
+Place = tuple[int | None, float | None]  # (context_tokens, concurrency, or the rate of an open loop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ class CellSummary:
     tpot_p50_ms: Spread | None
     error_rate: float | None
     requests: int | None
+    rate: float | None
+    arrivals: str | None  # of an open loop; a closed one has none
+    saturation: tuple[str, ...]  # verdicts of searches that this cell is the knee of
     more: Mapping[str, Spread | None]  # by column of `cells`: of the latency table and of other tools
 
     @property
@@ -93,14 +96,15 @@ class CellSummary:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One platform, config and workload: context x concurrency."""
+    """One platform, config and workload: context x concurrency, or context x rate where there are `arrivals`."""
 
     platform: str
     config: str
     workload: str
+    arrivals: str | None
     axes: str
     contexts: tuple[int | None, ...]
-    concurrencies: tuple[int | None, ...]
+    loads: tuple[float | None, ...]
     cells: Mapping[Place, CellSummary]
 
     @property
@@ -124,8 +128,9 @@ class RatioTable:
     under: str
     config: str
     workload: str
+    arrivals: str | None
     contexts: tuple[int | None, ...]
-    concurrencies: tuple[int | None, ...]
+    loads: tuple[float | None, ...]
     cells: Mapping[Place, Ratio]
 
 

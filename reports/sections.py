@@ -3,7 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from reports.blocks import Block, Column, Figures, Grid, Heading, Lines, Paragraph, Span, Style, Words, words
+from reports.blocks import (
+    Block,
+    Bullets,
+    Column,
+    Figures,
+    Grid,
+    Heading,
+    Lines,
+    Paragraph,
+    Span,
+    Style,
+    Words,
+    words,
+)
 from reports.latency_table import latency_grid
 from reports.model import (
     CellSummary,
@@ -17,7 +30,19 @@ from reports.model import (
     ServerLife,
     Spread,
 )
-from reports.text import UNKNOWN, clean_lines, clip, counted, figure, one_decimal, percent, plain, ratio
+from reports.text import (
+    UNKNOWN,
+    clean_lines,
+    clip,
+    counted,
+    figure,
+    load_title,
+    load_words,
+    one_decimal,
+    percent,
+    plain,
+    ratio,
+)
 
 _MESSAGE_CHARACTERS = 300
 _LOG_LINES = 20
@@ -26,7 +51,7 @@ _FAILED_STATES = ("failed", "died", "lost")
 
 _ABSENT = words(Span("-", "faint"))
 _LEGEND = words(
-    "Rows are context lengths in tokens, columns are concurrencies. ",
+    "Rows are context lengths in tokens, columns are concurrencies, or requests/s of an open loop. ",
     Span("!", "doubt"),
     " doubtful, see above; ",
     Span("fail", "bad"),
@@ -35,7 +60,7 @@ _LEGEND = words(
     " not in this run; ? unknown.",
 )
 _RATIO_LEGEND = words(
-    "Output tok/s of one platform over the other's, for the same config, workload, context and concurrency. ",
+    "Output tok/s of one platform over the other's, for the same config, workload, context and load. ",
     Span("!", "doubt"),
     " a side is doubtful; ",
     Span("-", "faint"),
@@ -43,8 +68,6 @@ _RATIO_LEGEND = words(
 )
 
 _DETAIL = (
-    Column("context", numeric=True),
-    Column("concurrency", numeric=True),
     Column("output tok/s", numeric=True),
     Column("range", numeric=True),
     Column("per-stream tok/s", numeric=True),
@@ -63,27 +86,43 @@ def matrix_blocks(report: Report) -> tuple[Block, ...]:
         return (Paragraph(words("The plan has no load cells.")),)
     blocks: list[Block] = [Paragraph(_LEGEND), Figures()]
     for matrix in report.matrices:
-        name = f"{matrix.platform} / {matrix.config}, workload {matrix.workload}"
+        name = f"{matrix.platform} / {matrix.config}, workload {matrix.workload}{_open_loop(matrix)}"
         blocks.append(Heading(words(name)))
         if matrix.axes:
             blocks.append(Paragraph(words(f"axes: {matrix.axes}")))
         time = " in simulated time" if matrix.simulated else ""
         blocks.append(_square(f"Output tok/s{time}", matrix, partial(_tps, matrix)))
+        blocks += _saturation(matrix)
         blocks.append(_detail(f"Details{time}", matrix))
         if (gaps := latency_grid(f"Latencies and gaps{time}", matrix)) is not None:
             blocks.append(gaps)
     return tuple(blocks)
 
 
+def _open_loop(table: Matrix | RatioTable) -> str:
+    return "" if table.arrivals is None else f", open loop, {table.arrivals} arrivals"
+
+
+def _saturation(matrix: Matrix) -> tuple[Block, ...]:
+    said = [
+        words(
+            Span(f"saturation at context {plain(context)}", "strong"), f": {plain(load)} streams, {verdict}"
+        )
+        for (context, load), cell in matrix.cells.items()
+        for verdict in cell.saturation
+    ]
+    return (Bullets(tuple(said)),) if said else ()
+
+
 def _square(caption: str, table: Matrix | RatioTable, cell: Callable[[Place], Words]) -> Grid:
     return Grid(
         caption,
         (
-            Column("context \\ concurrency", numeric=True),
-            *(Column(plain(value), numeric=True) for value in table.concurrencies),
+            Column(f"context \\ {load_title(table.arrivals)}", numeric=True),
+            *(Column(load_words(table.arrivals, value), numeric=True) for value in table.loads),
         ),
         tuple(
-            (words(plain(context)), *(cell((context, value)) for value in table.concurrencies))
+            (words(plain(context)), *(cell((context, value)) for value in table.loads))
             for context in table.contexts
         ),
         terminal="whole",
@@ -108,15 +147,16 @@ def _middle(spread: Spread | None) -> str:
 
 
 def _detail(caption: str, matrix: Matrix) -> Grid:
-    places = [(context, value) for context in matrix.contexts for value in matrix.concurrencies]
+    places = [(context, value) for context in matrix.contexts for value in matrix.loads]
     rows = [_detail_row(matrix, place) for place in places if place in matrix.cells]
-    return Grid(caption, _DETAIL, tuple(rows), terminal="nothing")
+    place = (Column("context", numeric=True), Column(load_title(matrix.arrivals), numeric=True))
+    return Grid(caption, (*place, *_DETAIL), tuple(rows), terminal="nothing")
 
 
 def _detail_row(matrix: Matrix, place: Place) -> tuple[Words, ...]:
     cell = matrix.cells[place]
-    context, concurrency = place
-    head = (words(plain(context)), words(plain(concurrency)), _tps(matrix, place))
+    context, load = place
+    head = (words(plain(context)), words(load_words(matrix.arrivals, load)), _tps(matrix, place))
     tail = (words(f"{cell.done} of {cell.planned}"), _doubts(cell))
     if cell.state != "done":
         return (*head, *([_ABSENT] * 7), *tail)
@@ -155,7 +195,9 @@ def ratio_blocks(report: Report) -> tuple[Block, ...]:
 
 
 def _ratio_grid(table: RatioTable) -> Grid:
-    caption = f"{table.over} / {table.under}, config {table.config}, workload {table.workload}"
+    caption = (
+        f"{table.over} / {table.under}, config {table.config}, workload {table.workload}{_open_loop(table)}"
+    )
     return _square(caption, table, lambda place: _ratio(table.cells.get(place)))
 
 

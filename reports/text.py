@@ -93,3 +93,13 @@ def _visible(character: str) -> str:
     if character in "\n\r\t\v\f" or (kind := unicodedata.category(character)) in _SPACES:
         return " "
     return "" if kind in _DROPPED else character
+
+
+def load_title(arrivals: str | None) -> str:
+    """What a load's number counts: the streams of a closed loop, the rate of an open one."""
+    return "concurrency" if arrivals is None else "requests/s"
+
+
+def load_words(arrivals: str | None, load: float | None) -> str:
+    """A load's number; the rate of a trace is the trace's own."""
+    return "trace" if load is None and arrivals is not None else plain(load)

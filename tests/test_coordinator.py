@@ -41,7 +41,7 @@ axes:
 server_configs: {configs}
 workloads:
   - {{context_tokens: 60, output_tokens: 16}}
-load: {{concurrency: [1, 2], measure_min_s: {measure_s}, measure_min_requests: 2, drain_max_s: 20}}
+load: {{{load}, measure_min_s: {measure_s}, measure_min_requests: 2, drain_max_s: 20}}
 limits: {{request_timeout_s: 20}}
 {more}
 """
@@ -76,6 +76,7 @@ class Rig:
         more: str = "",
         command: str | None = None,
         measure_s: float = 2,
+        load: str = "concurrency: [1, 2]",
     ) -> None:
         text = SWEEP.format(
             port=closed_port(),
@@ -83,6 +84,7 @@ class Rig:
             configs=configs,
             more=more,
             measure_s=measure_s,
+            load=load,
         )
         self.sweep = parse_sweep(text, "sweep.yaml")
         self.plan = make_plan(self.sweep, None)

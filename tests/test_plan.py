@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loadgen.config import parse_sweep
 from loadgen.errors import BadInput
-from loadgen.plan import Plan, make_plan, plan_document
+from loadgen.plan import Plan, make_plan, plan_document, search_step
 
 SWEEP = """\
 name: t
@@ -181,3 +181,45 @@ def test_planned_ids_are_distinct_file_names_or_refused(values: list[object]) ->
     keys = [execution.key for _, execution in plan.executions()]
     assert len(set(keys)) == len(keys)
     assert not any("/" in cell_id or cell_id.startswith((".", "_")) for cell_id, _ in keys)
+
+
+LOADS = """\
+concurrency: saturate
+  saturate: {start: 2, max: 64}
+  rate: [0.5, 12]
+  arrivals: constant
+  warmup_min_requests: 4"""
+
+
+def test_open_loops_and_a_search_are_cells_beside_each_other() -> None:
+    text = SWEEP.replace("concurrency: [1, 4]", LOADS).replace("[100, 200]", "100")
+    cells = [execution.cell for execution in planned(text).lives["pcie"][0].executions[1:4]]
+    assert [cell.cell_id.removeprefix("pcie.base.text.ctx100.") for cell in cells] == ["c2", "r0.5", "r12"]
+    assert [(cell.concurrency, cell.rate, cell.arrivals) for cell in cells] == [
+        (2, None, None),
+        (None, 0.5, "constant"),
+        (None, 12.0, "constant"),
+    ]
+    assert [cell.is_search_step for cell in cells] == [True, False, False]
+    assert [cell.is_open_loop for cell in cells] == [False, True, True]
+
+
+def test_the_estimate_of_an_open_loop_is_its_rate_over_the_least_time_and_a_search_is_bounded() -> None:
+    text = SWEEP.replace("concurrency: [1, 4]", LOADS).replace("[100, 200]", "100").replace("repeats: 2", "")
+    estimate = planned(text, "pcie").estimate
+    assert estimate.requests == 7 * (2 * 4 + (4 + 8) + (4 + 36))  # rate 0.5: the least count; 12: 3 s of it
+    assert estimate.longest_s == 7 * (2 + 6 + 4) * (5 + 7 + 11)  # two rates, six doublings, four halvings
+
+
+def test_a_trace_is_one_cell_named_after_its_file() -> None:
+    text = SWEEP.replace("concurrency: [1, 4]", "arrivals: {trace: /data/conv 1.jsonl, unit: ms}")
+    cell = planned(text).lives["pcie"][0].executions[1].cell
+    assert cell.cell_id == "pcie.base.text.ctx100.trace-conv_1"
+    assert (cell.concurrency, cell.rate, cell.arrivals) == (None, None, "trace-conv 1")
+
+
+def test_a_step_of_a_search_is_its_first_with_other_streams() -> None:
+    first = planned().lives["pcie"][0].executions[1]
+    step = search_step(first, 48)
+    assert step.key == ("pcie.base.text.ctx100.c48", 0)
+    assert (step.cell.concurrency, step.cell.context_tokens) == (48, 100)

@@ -16,9 +16,10 @@ from cluster_fixtures import ours
 from scripted_server import closed_port
 
 from cluster import processes
-from cluster.preflight import preflight
+from cluster.preflight import check_cores, preflight
 from cluster.processes import HEAD_VARIABLE, LIFE_VARIABLE, PORT_VARIABLE
 from loadgen.errors import RunFailed
+from loadgen.spec import Clients
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 LISTEN = [
@@ -150,3 +151,16 @@ def test_waiting_for_a_port_to_close():
         assert asyncio.run(processes.port_closed("127.0.0.1", port, 0.2)) is False
 
     assert asyncio.run(processes.port_closed("127.0.0.1", port, 5)) is True
+
+
+def test_load_workers_have_a_core_each_and_one_is_left_or_the_config_says_that_they_may_share():
+    two = Clients(workers_per_platform=1, max_workers_per_platform=2)
+    assert not check_cores(two, platforms=2, cores=5)
+    with pytest.raises(RunFailed) as caught:
+        check_cores(two, platforms=2, cores=4)
+    assert str(caught.value) == (
+        "4 load worker(s) and the coordinator need 5 cores, this host has 4: lower clients.workers_per_platform, or set "
+        "clients.allow_shared_cores: true (the cells are marked then)"
+    )
+    assert check_cores(Clients(allow_shared_cores=True), platforms=4, cores=4)
+    assert not check_cores(Clients(allow_shared_cores=True), platforms=3, cores=4)

@@ -75,7 +75,7 @@ def test_contexts_and_concurrencies_are_sorted_as_numbers(tmp_path: Path) -> Non
     cells = [cell_row(load_entry("pcie", context, n)) for context, n in ((50000, 16), (1000, 2), (8000, 4))]
     (matrix,) = report_of(tmp_path / "r", cells).matrices
     assert matrix.contexts == (1000, 8000, 50000)
-    assert matrix.concurrencies == (2, 4, 16)
+    assert matrix.loads == (2, 4, 16)
 
 
 def test_the_ratio_is_the_other_platform_over_the_first_of_medians(tmp_path: Path) -> None:

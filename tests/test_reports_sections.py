@@ -7,7 +7,7 @@ import pytest
 from report_fixtures import build_run, cell_row, eval_entry, full_report, grade_row, load_entry, server_row
 
 from reports import sections
-from reports.blocks import Block, Grid, Heading, Lines, Paragraph, plain_text
+from reports.blocks import Block, Bullets, Grid, Heading, Lines, Paragraph, plain_text
 from reports.data import load
 from reports.model import GradeLine, Report
 
@@ -178,3 +178,44 @@ def test_servers_show_what_is_known_and_the_log_of_those_that_fell(tmp_path: Pat
     ]
     (lines,) = [block for block in blocks if isinstance(block, Lines)]
     assert [plain_text(line) for line in lines.lines] == [f"line {number}" for number in range(10, 30)]
+
+
+def open_entry(rate: float | None, arrivals: str, repeat: int = 0) -> dict[str, Any]:
+    entry = load_entry("pcie", 1000, 1, repeat) | {"concurrency": None, "rate": rate, "arrivals": arrivals}
+    return entry | {"cell_id": f"pcie.base.chat.c1000.{arrivals}{rate}"}
+
+
+def test_an_open_loop_has_a_matrix_of_its_own_with_rates_as_columns(tmp_path: Path) -> None:
+    planned = [
+        load_entry("pcie", 1000, 4),
+        *(open_entry(rate, "poisson") for rate in (0.5, 12.0)),
+        open_entry(None, "trace-mooncake"),
+    ]
+    cells = [cell_row(entry, output_tps=10.0 * (at + 1)) for at, entry in enumerate(planned)]
+    blocks = sections.matrix_blocks(load(build_run(tmp_path / "r", planned, cells=cells)))
+    squares = [grid for grid in grids(blocks) if "\\" in grid[0][0]]
+    assert squares == [
+        [["context \\ concurrency", "4"], ["1000", "10.0"]],
+        [["context \\ requests/s", "0.5", "12"], ["1000", "20.0", "30.0"]],
+        [["context \\ requests/s", "trace"], ["1000", "40.0"]],
+    ]
+    details = [grid[0][:2] for grid in grids(blocks) if grid[0][0] == "context"]
+    assert details == [["context", "concurrency"]] * 2 + [["context", "requests/s"]] * 4
+    assert "pcie / base, workload chat, open loop, poisson arrivals" in texts(blocks)
+
+
+def test_platforms_are_compared_at_the_same_rate_of_the_same_process(tmp_path: Path) -> None:
+    planned = [open_entry(2.0, "poisson"), open_entry(2.0, "constant")]
+    other = planned[0] | {"platform": "nvlink", "cell_id": "other"}
+    cells = [cell_row(planned[0]), cell_row(planned[1]), cell_row(other, output_tps=300.0)]
+    (table,) = grids(sections.ratio_blocks(load(build_run(tmp_path / "r", [*planned, other], cells=cells))))
+    assert table == [["context \\ requests/s", "2"], ["1000", "3.00x"]]
+
+
+def test_the_verdict_of_a_search_stands_under_its_matrix(tmp_path: Path) -> None:
+    planned = [load_entry("pcie", 1000, 1)]
+    knee = load_entry("pcie", 1000, 40)
+    cells = [cell_row(planned[0]), cell_row(knee, saturation="queue", saturation_detail="from 40 on")]
+    blocks = sections.matrix_blocks(load(build_run(tmp_path / "r", planned, cells=cells)))
+    said = [plain_text(line) for block in blocks if isinstance(block, Bullets) for line in block.items]
+    assert said == ["saturation at context 1000: 40 streams, limited by the server's queue: from 40 on"]

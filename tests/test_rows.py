@@ -10,9 +10,10 @@ from scripted_server import Peer, Request, closed_port, scripted
 
 from cluster import rows
 from cluster.servers import LiveServer
-from loadgen.job import CellRun
+from loadgen.job import CellRun, Target
 from loadgen.plan import Cell, Execution
 from loadgen.records import Outcome, Phase, RequestRecord
+from loadgen.saturation import Limit, Step, Verdict
 from loadgen.tables import GRADES, RESPONSES, RequestContext, requests_table
 
 S = 1_000_000_000
@@ -156,6 +157,43 @@ def test_a_server_that_is_gone_has_no_counters():
     sample = asyncio.run(rows.read_sample(LOAD, live, "after"))
     assert sample["running_requests"] is None
     assert sample["moment"] == "after"
+
+
+def test_counters_of_several_servers_are_summed_and_one_that_not_all_give_is_unknown():
+    async def script(peer: Peer, request: Request) -> None:
+        page = "sglang:num_running_reqs 3\nsglang:prompt_tokens_total 12\n"
+        await peer.answer(page.encode() if request.path == "/metrics" else {})
+
+    async def other_script(peer: Peer, request: Request) -> None:
+        page = "sglang:num_running_reqs 4\nsglang:generation_tokens_total 5\n"
+        await peer.answer(page.encode() if request.path == "/metrics" else {})
+
+    async def work() -> dict[str, Any]:
+        async with scripted(script) as server, scripted(other_script) as other:
+            live = live_at(server.url, targets=(Target(server.url), Target(other.url)))
+            return await rows.read_sample(LOAD, live, "before")
+
+    sample = asyncio.run(work())
+    assert sample["running_requests"] == 7
+    assert (sample["prompt_tokens_total"], sample["output_tokens_total"]) == (None, None)
+
+
+def test_a_verdict_is_written_beside_its_cell_once(tmp_path: Path):
+    run = new_run(tmp_path)
+    run.write_cell(rows.failed_cell(a_life(), LOAD, "gone", None))
+    verdict = Verdict(2, Limit.SERVER, "from 2 on")
+    assert rows.write_verdict(run, LOAD.key, verdict)
+    assert not rows.write_verdict(run, LOAD.key, verdict)
+    (row,) = run.read("cells").to_pylist()
+    assert (row["saturation"], row["saturation_detail"], row["failure"]) == ("server", "from 2 on", "gone")
+
+
+def test_finished_closed_loops_are_steps_of_a_search(tmp_path: Path):
+    run = new_run(tmp_path)
+    run.write_cell({**rows.failed_cell(a_life(), LOAD, "gone", None), "repeat": 0})
+    done = {**rows.failed_cell(a_life(), LOAD, "", None), "status": "done", "output_tps": 8.5}
+    run.write_cell({**done, "checks": ["client_limited"], "check_details": ["late"]})
+    assert rows.search_steps(run) == {LOAD.key: Step(2, 8.5, is_client_limited=True)}
 
 
 def test_servers_that_an_earlier_session_left_are_marked_lost_and_external_ones_are_not(tmp_path: Path):

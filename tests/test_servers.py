@@ -316,6 +316,41 @@ def test_an_external_server_is_never_touched(tmp_path):
     assert (row["state"], row["control"], row["pid"], row["log_path"]) == ("ready", "external", None, None)
 
 
+def several(*ports: int) -> Platform:
+    endpoints = [{"url": f"http://127.0.0.1:{port}", "weight": at + 1} for at, port in enumerate(ports)]
+    return Platform.model_validate({"name": "box", "server": {"control": "external", "endpoints": endpoints}})
+
+
+def test_several_external_servers_are_one_platform(tmp_path):
+    slots = ("--max-running-requests", "8")
+    with SimServer(*slots) as sim, SimServer(*slots) as other:
+        server = PlatformServer(several(sim.port, other.port), {}, new_run(tmp_path))
+        live = asyncio.run(server.start(a_life()))
+        assert [(target.endpoint, target.weight) for target in live.targets] == [
+            (f"http://127.0.0.1:{sim.port}", 1),
+            (f"http://127.0.0.1:{other.port}", 2),
+        ]
+        assert live.max_running_requests == 16
+        assert asyncio.run(server.answers())
+        other.process.kill()
+        other.process.wait()
+        assert not asyncio.run(server.answers())
+    assert the_row(server)["endpoint"] == f"http://127.0.0.1:{sim.port} http://127.0.0.1:{other.port}"
+
+
+def test_servers_with_two_models_or_clocks_are_no_platform(tmp_path):
+    with (
+        SimServer("--served-model-name", "m") as sim,
+        SimServer("--served-model-name", "n") as other,
+        SimServer("--served-model-name", "m", "--time-scale", "2") as fast,
+    ):
+        (tmp_path / "b").mkdir()
+        server = PlatformServer(several(sim.port, other.port), {}, new_run(tmp_path))
+        assert failing(server) == f"http://127.0.0.1:{other.port} serves n, the first endpoint m"
+        server = PlatformServer(several(sim.port, fast.port), {}, new_run(tmp_path / "b"))
+        assert "simulated, or at a clock, otherwise" in failing(server)
+
+
 def test_an_external_server_that_is_gone_is_a_failure_at_once(tmp_path):
     endpoint = f"http://127.0.0.1:{closed_port()}"
     platform = Platform.model_validate(

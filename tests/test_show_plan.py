@@ -69,3 +69,29 @@ def test_an_external_server_is_said_to_be_left_alone():
     assert "platform far (external, http://127.0.0.1:32000)" in lines
     assert lines.count("    already running; never touched") == 1
     assert "  server config default (no axes): 1 execution" in lines
+
+
+def test_open_loops_searches_and_several_endpoints_are_said():
+    text = """
+name: t
+platforms:
+  - name: box
+    server:
+      control: external
+      endpoints: [{url: "http://10.0.0.5:1"}, {url: "http://10.0.0.6:1", weight: 3}]
+workloads: [{context_tokens: 60, output_tokens: 32}]
+load: {concurrency: saturate, rate: [2, 0.5], arrivals: {process: gamma, burstiness: 0.25}}
+"""
+    lines = lines_of(text)
+    assert "platform box (external, http://10.0.0.5:1 weight 1, http://10.0.0.6:1 weight 3)" in lines
+    assert [line.strip() for line in lines if "workload text" in line] == [
+        (
+            "workload text: context 60 x concurrency from 1 doubled up to 1024 until output tok/s gains less than 5% "
+            "(at most 15 steps)"
+        ),
+        "workload text: context 60 x gamma0.25 arrivals at 0.5, 2 requests/s",
+    ]
+    trace = text.replace(
+        "rate: [2, 0.5], arrivals: {process: gamma, burstiness: 0.25}", "arrivals: {trace: a.csv}"
+    )
+    assert "    workload text: context 60 x arrivals as in a.csv" in lines_of(trace)

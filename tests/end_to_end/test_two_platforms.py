@@ -36,7 +36,7 @@ workloads:
   - {{context_tokens: 60, output_tokens: 32}}
 load: {{concurrency: [4, 64], measure_min_s: 2}}
 repeats: 2
-clients: {{workers_per_platform: 2}}
+clients: {{workers_per_platform: 2, allow_shared_cores: true}}
 grading: {{max_tokens: 4096}}
 """
 
