@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from loadgen.clock import monotonic_ns
 from loadgen.records import Outcome
 from loadgen.transport.exchange import NO_STAMP, Exchange
-from loadgen.transport.framing import MAX_HEAD_BYTES, BodyFraming, BrokenFraming, parse_head
+from loadgen.transport.framing import BodyFraming, BrokenFraming, check_begun_head, parse_head
+from loadgen.transport.limits import last_read_ns
 from loadgen.transport.stamps import ANCILLARY_BYTES, STAMP_BYTES, ask_for_stamps
 
 Address = tuple[socket.AddressFamily, Any]  # family, and the place in that family's own form
@@ -33,9 +34,9 @@ _READ_WRITE = select.EPOLLIN | select.EPOLLOUT
 _WHOLE_CHUNK_BYTES = 16_384
 
 
-def _size_lines() -> list[bytes]:
-    """For a read of n bytes that is one whole chunk: the size line it begins with; an impossible one elsewhere."""
-    lines = [b"-"] * _WHOLE_CHUNK_BYTES
+def _size_lines() -> list[bytes | tuple[()]]:
+    """For a read of n bytes that is one whole chunk: the size line it begins with; what nothing begins with elsewhere."""
+    lines: list[bytes | tuple[()]] = [()] * _WHOLE_CHUNK_BYTES
     for size in range(1, _WHOLE_CHUNK_BYTES):
         line = b"%x\r\n" % size
         if len(line) + size + 2 < _WHOLE_CHUNK_BYTES:
@@ -137,14 +138,20 @@ class Connection:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def _go_on_opening(self, events: int) -> None:
-        if not events & ~select.EPOLLIN:
-            return  # meant for the connection that had this descriptor before
+    def _go_on_opening(self, _events: int) -> None:
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code or self._refusal:
             self.fail(Outcome.CONNECT_ERROR, self._refusal or os.strerror(code))
-            return
-        self._be_open()
+        elif self._is_connected():
+            self._be_open()
+
+    def _is_connected(self) -> bool:
+        """An event may have been meant for the connection that had this descriptor before."""
+        try:
+            self._sock.getpeername()
+        except OSError:
+            return False
+        return True
 
     def _be_open(self) -> None:
         self.is_open = True
@@ -167,9 +174,14 @@ class Connection:
         try:
             while self._unsent:
                 self._drop_written(self._transmit(self._unsent[:_MOST_PARTS]))
-        except (BlockingIOError, ssl.SSLWantWriteError):
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self.handle = self._read_and_write
             self._loop.watch(self, _READ_WRITE)
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            # the server may have answered before it stopped reading: the next read says what became of it
+            self.handle = self._read
+            self._loop.watch(self, _READABLE)
             return
         except OSError as error:
             self._broken(error)
@@ -241,8 +253,7 @@ class Connection:
             if head.status >= 200:
                 break
         else:
-            if len(self._head) > MAX_HEAD_BYTES:
-                raise BrokenFraming(f"a response head of more than {MAX_HEAD_BYTES} bytes")
+            check_begun_head(self._head)
             return
         exchange.headers_ns = user_ns
         exchange.status = head.status
@@ -297,7 +308,7 @@ class Connection:
         """Ends an exchange whose answer is complete, though the response does not end."""
         assert self.exchange is not None
         self.exchange.error = error
-        self._finish(monotonic_ns(), Ending.CLOSED)
+        self._finish(last_read_ns(self.exchange) or monotonic_ns(), Ending.CLOSED)
 
     def _closed_by_server(self) -> None:
         if self._framing is not None and self._framing.ends_with_connection:
@@ -338,19 +349,16 @@ class TlsConnection(Connection):
     def __init__(self, loop: Loop, target: int, address: Address, context: ssl.SSLContext, host: str) -> None:
         self._context = context
         self._host = host
+        self._tls: ssl.SSLSocket
         super().__init__(loop, target, address)
 
     def _make_socket(self, family: socket.AddressFamily) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+        self._tls = self._context.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
+        return self._tls
 
     def _be_open(self) -> None:
-        plain = self._sock
-        self._tls = self._context.wrap_socket(
-            plain, server_hostname=self._host, do_handshake_on_connect=False
-        )
-        self._sock = self._tls
         self._receive = self._receive_decrypted
         self.handle = self._shake_hands
         self._shake_hands(0)

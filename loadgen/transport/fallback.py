@@ -6,6 +6,7 @@ hands them over, so its stamps are user space's.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 
 import aiohttp
@@ -14,7 +15,7 @@ from loadgen.clock import monotonic_ns
 from loadgen.records import Outcome
 from loadgen.transport.connection import Parts
 from loadgen.transport.exchange import ClockOffsets, Exchange, TimeLimits
-from loadgen.transport.limits import broken_limit, is_answered
+from loadgen.transport.limits import broken_limit, is_answered, last_read_ns
 
 _NS = 1_000_000_000
 _WATCH_S = 0.05
@@ -69,7 +70,7 @@ class AiohttpTransport:
         """Sends a request now; `on_end` is called when it is over. aiohttp wants the body whole."""
         exchange.sent_ns = monotonic_ns()
         task = self._loop.create_task(self._run(exchange, self._urls[target], b"".join(parts)))
-        task.add_done_callback(self._note_crash)
+        task.add_done_callback(partial(self._over, exchange))
         self._in_flight[exchange] = task
 
     def at(self, due_ns: int, call: Callable[[], None]) -> None:
@@ -133,6 +134,7 @@ class AiohttpTransport:
             now_ns = monotonic_ns()
             for exchange in tuple(self._in_flight):
                 if is_answered(exchange, now_ns):
+                    exchange.done_ns = last_read_ns(exchange)
                     self._end(exchange, None, "the server left the response open after [DONE]")
                 elif broken := broken_limit(exchange, self._limits, now_ns):
                     self._end(exchange, *broken)
@@ -157,12 +159,16 @@ class AiohttpTransport:
             _fail(exchange, Outcome.MALFORMED, error)
         except (aiohttp.ClientError, OSError) as error:
             _fail(exchange, Outcome.RESET, error)
-        except asyncio.CancelledError:
-            if self._is_closing:
-                raise
-        exchange.done_ns = monotonic_ns()
-        del self._in_flight[exchange]
-        self._on_end(exchange)
+        finally:
+            exchange.done_ns = exchange.done_ns or monotonic_ns()
+
+    def _over(self, exchange: Exchange, task: "asyncio.Task[None]") -> None:
+        """Its task has ended, by itself or because `_end` cancelled it (then it may never have begun)."""
+        self._note_crash(task)
+        if not self._is_closing and self._crash is None:
+            exchange.done_ns = exchange.done_ns or monotonic_ns()
+            del self._in_flight[exchange]
+            self._guarded(partial(self._on_end, exchange))
 
     async def _reached(self, exchange: Exchange, url: str, body: bytes) -> bool:
         """Sends and reads; False when the server closed an idle connection as we wrote on it.

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 _CRLF = b"\r\n"
+_BEGIN = b"HTTP/1."
 _HEAD_END = b"\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n]*)?")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}(?=[ \t;\r]|$)")
@@ -51,6 +52,15 @@ def parse_head(data: bytes) -> Head:
         keeps_alive=keeps_alive,
         content_encoding=fields.get(b"content-encoding", b"").decode("latin-1").strip().lower(),
     )
+
+
+def check_begun_head(data: bytes) -> None:
+    """Raises BrokenFraming where `data`, a head without its end, can become no head of a response any more."""
+    begin = data[: len(_BEGIN)]
+    if not _BEGIN.startswith(begin):
+        raise BrokenFraming(f"not an HTTP/1.1 response: {data[:100]!r}")
+    if len(data) > MAX_HEAD_BYTES:
+        raise BrokenFraming(f"a response head of more than {MAX_HEAD_BYTES} bytes")
 
 
 def _fields(lines: list[bytes]) -> dict[bytes, bytes]:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from threading import Lock
 from urllib.parse import urlsplit
 
 from loadgen.clock import monotonic_ns, realtime_offset_ns
@@ -79,6 +80,7 @@ class RawTransport:
         self.offsets = ClockOffsets()
         self._limits = limits
         self._on_end = on_end
+        self._targets = [_target(number, url, path, api_key) for number, url in enumerate(urls)]
         self._epoll = select.epoll()
         self._handlers: dict[int, Connection] = {}
         self._in_flight: dict[Exchange, Connection] = {}
@@ -94,8 +96,10 @@ class RawTransport:
         self._stamping = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         ask_for_stamps(self._stamping)
         self._unswept: list[Exchange] = []
+        self._sweep_share = 1
         self._is_running = False
-        self._targets = [_target(number, url, path, api_key) for number, url in enumerate(urls)]
+        self._is_closed = False
+        self._wake_lock = Lock()
 
     @property
     def in_flight(self) -> int:
@@ -132,9 +136,11 @@ class RawTransport:
         self._later.append(call)
 
     def wake(self, call: Callable[[], None]) -> None:
-        """Calls `call` in the loop's thread; may be called from any."""
-        self._woken.append(call)
-        os.eventfd_write(self._wake_fd, 1)
+        """Calls `call` in the loop's thread; may be called from any. After `close`, nobody is there to call it."""
+        with self._wake_lock:  # another thread may close just now, and the descriptor be somebody else's
+            if not self._is_closed:
+                self._woken.append(call)
+                os.eventfd_write(self._wake_fd, 1)
 
     def cut_all(self) -> None:
         """Ends every exchange in flight with the outcome `cut`."""
@@ -165,6 +171,8 @@ class RawTransport:
 
     def close(self) -> None:
         """Closes everything; exchanges in flight are forgotten."""
+        with self._wake_lock:
+            self._is_closed = True
         for connection in tuple(self._handlers.values()):
             connection.close()
         self._epoll.close()
@@ -270,9 +278,10 @@ class RawTransport:
         self.offsets.add(now_ns, realtime_offset_ns())
         if not self._unswept:
             self._unswept = list(self._in_flight)
+            # of this round, however many of it end before they are looked at
+            self._sweep_share = -(-len(self._unswept) // _SWEEPS_PER_ROUND)
             self._refresh(now_ns)
-        share = -(-len(self._in_flight) // _SWEEPS_PER_ROUND)
-        for _ in range(min(share, len(self._unswept))):
+        for _ in range(min(self._sweep_share, len(self._unswept))):
             self._look_at(self._unswept.pop(), now_ns)
         self.at(now_ns + _SWEEP_NS, self._sweep)
 
@@ -286,8 +295,13 @@ class RawTransport:
             connection.fail(
                 Outcome.CONNECT_ERROR, f"not connected within {self._limits.connect_ns / 1e9:g} s"
             )
-        elif broken := broken_limit(exchange, self._limits, now_ns):
-            connection.fail(*broken)
+        elif broken_limit(exchange, self._limits, now_ns):
+            # what has come and was not read yet is no fault of the server: this process may have slept
+            connection.handle(select.EPOLLIN)
+            if self._in_flight.get(exchange) is connection and (
+                broken := broken_limit(exchange, self._limits, now_ns)
+            ):
+                connection.fail(*broken)
 
     def _refresh(self, now_ns: int) -> None:
         """Replaces connections that were idle for so long that the server may close them."""
