@@ -37,7 +37,8 @@ class Player:
         self.memory_kb: list[float] = []
         self.from_ns = self.to_ns = 0
         self.cpu_s = 0.0
-        self._parts = [_salted(work, index) for index in range(work.streams)]
+        self._next = work.streams
+        self._parts = [_salted(work, index) for index in range(work.count)]
         self.memory_kb.append(_memory_kb())
         self.transport = make_transport(kind, [url], _LIMITS, self._on_end)
 
@@ -65,7 +66,10 @@ class Player:
 
     def _send_at(self, index: int, due_ns: int) -> None:
         exchange = Exchange(index=index, scheduled_ns=due_ns)
-        self.transport.at(due_ns, lambda: self.transport.send(exchange, self._parts[index]))
+        self.transport.at(due_ns, lambda: self._send(exchange))
+
+    def _send(self, exchange: Exchange) -> None:
+        self.transport.send(exchange, self._parts[exchange.index])
 
     def _begin_counting(self) -> None:
         self.memory_kb.append(_memory_kb())
@@ -73,7 +77,10 @@ class Player:
 
     def _on_end(self, exchange: Exchange) -> None:
         self.ended.append(exchange)
-        if len(self.ended) == self.work.streams:
+        if self._next < self.work.count:
+            self._send(Exchange(index=self._next, scheduled_ns=monotonic_ns()))
+            self._next += 1
+        elif len(self.ended) == self.work.count:
             self.cpu_s = _cpu_s() - self.cpu_s
             self.to_ns = monotonic_ns()
             self.transport.stop()
@@ -92,7 +99,7 @@ def play(kind: str, url: str, work: Work) -> dict[str, Any]:
     return {
         "client": kind,
         "streams": work.streams,
-        "failed": work.streams - len(whole),
+        "failed": work.count - len(whole),
         "events": events,
         "wall_s": wall_s,
         "events_per_s": events / wall_s,

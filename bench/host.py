@@ -28,10 +28,13 @@ class Host:
         cores = sorted(os.sched_getaffinity(0))
         return cls(cores[0], cores[1] if len(cores) > 1 else cores[0], _may_be_real_time())
 
-    def pinned(self, core: int, priority: int) -> list[str]:
-        """What goes before a command, so that it runs on `core`, first come first served, if that is allowed."""
+    def pinned(self, core: int, priority: int, policy: str = "-f") -> list[str]:
+        """What goes before a command, so that it runs on `core`, at a real-time priority if that is allowed.
+
+        `policy` is chrt's: -f first come first served, -r in turns, for programs with several threads.
+        """
         command = ["taskset", "-c", str(core)]
-        return ["chrt", "-f", str(priority), *command] if self.is_real_time else command
+        return ["chrt", policy, str(priority), *command] if self.is_real_time else command
 
     @property
     def notes(self) -> list[str]:

@@ -10,8 +10,8 @@ MODEL = "default"
 class Work:
     """Each request streams `chunks` chunks, `interval_us` apart, from `ttft_us` after it was read.
 
-    With `arrivals_per_s` at 0 all `streams` requests are due at once, one on each connection; else so many requests
-    are due, at Poisson's times.
+    `streams` requests are due at once, one on each connection; with `requests` above that, the next follows where one
+    ended, until so many were sent. With `arrivals_per_s`, `streams` requests are due at Poisson's times.
     """
 
     streams: int
@@ -21,6 +21,7 @@ class Work:
     lock_step: bool = False
     prompt_bytes: int = 240
     arrivals_per_s: float = 0.0
+    requests: int = 0
 
     @classmethod
     def at_rate(cls, chunks_per_s: int, streams: int = 1024, seconds: float = 2.0, **more: bool) -> "Work":
@@ -29,10 +30,16 @@ class Work:
         return cls(streams, max(2, round(seconds * 1e6 / interval_us)), interval_us, **more)
 
     @property
+    def count(self) -> int:
+        """Requests in all."""
+        return max(self.streams, self.requests)
+
+    @property
     def duration_s(self) -> float:
         """From the first request to the last chunk, if nobody is late."""
         arrivals_s = self.streams / self.arrivals_per_s if self.arrivals_per_s else 0.0
-        return arrivals_s + (self.ttft_us + (self.chunks + 1) * self.interval_us) / 1e6
+        rounds = -(-self.count // self.streams)
+        return arrivals_s + rounds * (self.ttft_us + (self.chunks + 1) * self.interval_us) / 1e6
 
     def sink_settings(self) -> dict[str, int]:
         """For `loadgen.sink.truth.reset`."""

@@ -3,8 +3,9 @@
 #
 #   bash bench/peers/install.sh PEERS_DIR SGLANG_VENV
 #
-# SGLANG_VENV is what `make test-sglang` builds: SGLang's two clients live there, and its CPU build of torch serves
-# guidellm and vLLM, whose own would be a CUDA build of several GB. Safe to repeat; about 2 GB. A peer that cannot be
+# SGLANG_VENV is what `make test-sglang` builds: SGLang's two clients live there (the one in Python wants a few packages
+# more), and its CPU build of torch serves guidellm and vLLM, whose own would be a CUDA build of several GB. All other
+# versions are pinned in NAME.txt. Safe to repeat; about 2 GB. A peer that cannot be
 # installed leaves PEERS_DIR/NAME/.failed with the last lines of pip, and the others go on: the table then says so.
 set -uo pipefail
 
@@ -25,6 +26,11 @@ borrow_from_sglang() {
   (cd "$sglang" && echo "$PWD"/lib/python3*/site-packages) >"$site/sglang-venv.pth"
 }
 
+install_sglang() {
+  fresh_venv sglang && borrow_from_sglang sglang &&
+    "$peers/sglang/bin/pip" install --quiet --no-deps --ignore-installed -r "$here/sglang.txt"
+}
+
 install_aiperf() {
   fresh_venv aiperf && "$peers/aiperf/bin/pip" install --quiet --no-deps -r "$here/aiperf.txt"
 }
@@ -38,7 +44,7 @@ install_guidellm() {
 install_vllm() {
   fresh_venv vllm && borrow_from_sglang vllm &&
     "$peers/vllm/bin/pip" download --quiet --no-deps --dest "$peers/vllm/wheel" "$(grep ^vllm== "$here/vllm.txt")" &&
-    "$peers/vllm/bin/pip" install --quiet --no-deps -r <(grep -v ^vllm== "$here/vllm.txt") &&
+    "$peers/vllm/bin/pip" install --quiet --no-deps --ignore-installed -r <(grep -v ^vllm== "$here/vllm.txt") &&
     "$python" - "$peers"/vllm/wheel/*.whl "$(echo "$peers"/vllm/lib/python3*/site-packages)" <<'PYTHON' &&
 import sys, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
@@ -48,7 +54,7 @@ PYTHON
 }
 
 mkdir -p "$peers"
-for peer in aiperf guidellm vllm; do
+for peer in sglang aiperf guidellm vllm; do
   wanted=$(cat "$here/$peer.txt" "$here/install.sh" | sha256sum)
   if [ "$(cat "$peers/$peer/.installed" 2>/dev/null)" = "$wanted" ]; then
     echo "install.sh: $peer is up to date"
