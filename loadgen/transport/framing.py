@@ -98,7 +98,8 @@ class BodyFraming:
         self._left = head.length
         self._line = b""  # the start of a size line or trailer that was cut by a read
         self._in_trailers = False
-        self._need = 0  # bytes up to the end of the current chunk, its CRLF included
+        self._need = 0  # bytes up to the end of the current chunk
+        self._is_behind_chunk = False  # where the chunk's own CRLF stands
         self.at_chunk = head.is_chunked
 
     @property
@@ -113,7 +114,7 @@ class BodyFraming:
         """
         if self._is_chunked:
             end = self._feed_chunked(data)
-            self.at_chunk = not (self._need or self._line or self._in_trailers)
+            self.at_chunk = not (self._need or self._line or self._in_trailers or self._is_behind_chunk)
             return end
         if self._left is None:
             return None
@@ -141,12 +142,16 @@ class BodyFraming:
             if self._in_trailers:
                 if not line:
                     return at
+            elif self._is_behind_chunk:
+                self._end_chunk(line)
             else:
                 self._take_size(line)
         return None
 
     def _keep(self, part: bytes) -> None:
         self._line += part
+        if self._is_behind_chunk and self._line != b"\r":
+            self._end_chunk(self._line)
         if len(self._line) > _MAX_LINE_BYTES:
             raise BrokenFraming("a chunk's size line does not end")
 
@@ -154,8 +159,11 @@ class BodyFraming:
         found = _CHUNK_SIZE.match(line)
         if not found:
             raise BrokenFraming(f"a chunk's size is no hexadecimal number: {line[:40]!r}")
-        size = int(found[0], 16)
-        if size:
-            self._need = size + len(_CRLF)
-        else:
-            self._in_trailers = True
+        self._need = int(found[0], 16)
+        self._is_behind_chunk = self._need > 0
+        self._in_trailers = not self._need
+
+    def _end_chunk(self, line: bytes) -> None:
+        if line:
+            raise BrokenFraming(f"a chunk longer than its size: {line[:40]!r}")
+        self._is_behind_chunk = False
