@@ -246,6 +246,7 @@ class Coordinator:
             [before, after],
             was_restarted=order.is_second_attempt,
             shares_cores=self._shares_cores,
+            least_window_s=self._sweep.load.measure_min_s,
         )
         return rows.cell_result(facts)
 

@@ -43,6 +43,7 @@ class Measured:
     samples: Sequence[dict[str, Any]]
     was_restarted: bool
     shares_cores: bool = False
+    least_window_s: float = 0.0
 
 
 def cell_result(measured: Measured) -> CellResult:
@@ -87,6 +88,7 @@ def cell_result(measured: Measured) -> CellResult:
             accounting=accounting_faults(requests, cell["sent"]),
             is_stationary=all(run.is_stationary for run in measured.runs),
             shares_cores=measured.shares_cores,
+            least_window_s=measured.least_window_s,
         )
     )
     cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}

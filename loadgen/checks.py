@@ -22,6 +22,8 @@ _LOOP_LAG_MS = 10.0
 _BUSY_CORES = 0.9
 # A request that leaves later than this after it was due no longer has the plan's spacing.
 _SEND_LAG_MS = 10.0
+# Workers never open and close their windows in the same moment.
+_SHARED_WINDOW = 0.9
 _IN_FLIGHT_FRACTION = 0.9
 # The simulator's lag does not add up over a stream; it counts against how long a request takes.
 _SERVER_LAG_FRACTION = 0.10
@@ -51,6 +53,7 @@ class Evidence:
     accounting: Sequence[str] = ()
     is_stationary: bool = True
     shares_cores: bool = False
+    least_window_s: float = 0.0
 
 
 def find_doubts(evidence: Evidence) -> list[Doubt]:
@@ -192,6 +195,13 @@ def _tokens_unknown(evidence: Evidence) -> Doubt | None:
 
 
 def _window_short(evidence: Evidence) -> Doubt | None:
+    shared_s = evidence.cell.get("window_s")
+    if shared_s is not None and shared_s < _SHARED_WINDOW * evidence.least_window_s:
+        return Doubt(
+            "window_short",
+            f"the window that all load workers share is {shared_s:.1f} s, of {evidence.least_window_s:g} s asked for: their "
+            "warm-ups ended apart, or a trace was used up",
+        )
     if evidence.is_window_complete:
         return None
     return Doubt(

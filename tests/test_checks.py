@@ -124,6 +124,12 @@ def test_an_open_loop_has_no_target_of_streams_but_may_queue() -> None:
     assert names(evidence(cell={**OPEN, "in_flight_mean": None})) == []
 
 
+def test_workers_that_measured_together_for_less_than_was_asked_have_a_short_window() -> None:
+    assert names(evidence(cell={"window_s": 8.9}, least_window_s=10.0)) == ["window_short"]
+    assert names(evidence(cell={"window_s": 9.0}, least_window_s=10.0)) == []
+    assert names(evidence(cell={"window_s": None}, least_window_s=10.0)) == []
+
+
 def test_a_closed_loop_sends_when_it_can_and_is_never_behind() -> None:
     assert names(evidence(cell={"arrivals": None, "send_lag_p99_ms": 500.0})) == []
 

@@ -1,6 +1,7 @@
 """What was measured -> rows: several workers as one cell, failed cells, grades, and counters of a server that talks nonsense."""
 
 import asyncio
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scripted_server import Peer, Request, closed_port, scripted
 from cluster import rows
 from cluster.servers import LiveServer
 from loadgen.job import CellRun, Target
+from loadgen.load.evidence import WorkerEvidence
 from loadgen.plan import Cell, Execution
 from loadgen.records import Outcome, Phase, RequestRecord
 from loadgen.saturation import Limit, Step, Verdict
@@ -29,6 +31,12 @@ def live_at(url: str, **more: Any) -> LiveServer:
     return LiveServer(**{**facts, **more})
 
 
+def worker_evidence(loop_lag_p99_ms: float | None, cpu: float) -> WorkerEvidence:
+    known = {"wall_s": 1.0, "cpu_s": cpu, "loop_lag_p99_ms": loop_lag_p99_ms}
+    unknown = {field.name: None for field in fields(WorkerEvidence)}
+    return WorkerEvidence(**{**unknown, **known})
+
+
 def part(worker: str, sent_s: dict[int, float], window_s: tuple[float, float], **more: Any) -> CellRun:
     """What a worker brings back: requests by index and when each was sent; each takes a second."""
     records = [
@@ -39,7 +47,8 @@ def part(worker: str, sent_s: dict[int, float], window_s: tuple[float, float], *
         for index, at in sent_s.items()
     ]  # fmt: skip
     context = RequestContext(LOAD.cell.cell_id, 1, "box", "box.plain.1", worker, 1.0)
-    facts = {"complete": True, "loop_lag_p99_ms": 1.0, "cpu": 0.1, **more}
+    lag_ms, cpu = more.pop("loop_lag_p99_ms", 1.0), more.pop("cpu", 0.1)
+    facts = {"complete": True, "evidence": worker_evidence(lag_ms, cpu), **more}
     empty = RESPONSES.schema.empty_table()
     return CellRun(requests_table(records, context), empty, *(round(at * S) for at in window_s), **facts)
 

@@ -1,9 +1,10 @@
 """The plan in words: what would be started, with which command lines, and what it would cost at least."""
 
 import shlex
+from pathlib import Path
 
 from cluster.show_plan import plan_lines
-from loadgen.config import parse_sweep
+from loadgen.config import parse_sweep, read_sweep
 from loadgen.plan import make_plan
 
 SWEEP = """
@@ -95,3 +96,17 @@ load: {concurrency: saturate, rate: [2, 0.5], arrivals: {process: gamma, burstin
         "rate: [2, 0.5], arrivals: {process: gamma, burstiness: 0.25}", "arrivals: {trace: a.csv}"
     )
     assert "    workload text: context 60 x arrivals as in a.csv" in lines_of(trace)
+
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def test_the_example_of_open_loop_and_saturation_is_a_plan():
+    sweep, _ = read_sweep(CONFIGS / "open-loop.yaml")
+    lines = list(plan_lines(sweep, make_plan(sweep, None)))
+    assert lines[0] == "sweep open-loop: 3 cell executions, 1 server start"
+    loads = [line.strip() for line in lines if line.startswith("    workload")]
+    assert loads == [
+        "workload prose: context 512 x concurrency from 4 doubled up to 64 until output tok/s gains less than 5% (at most 9 steps)",
+        "workload prose: context 512 x poisson arrivals at 1, 4 requests/s",
+    ]
