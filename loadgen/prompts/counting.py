@@ -21,7 +21,8 @@ from loadgen.wire import ChatOptions, template_fields
 
 CountTokens = Callable[[str], Awaitable[int]]
 
-_AT_ONCE = 8  # calls of a server that is not under load yet
+_TEXTS_AT_ONCE = 8
+_COMPLETIONS_AT_ONCE = 2  # a server may refuse what it cannot queue
 _USAGE_TIMEOUT_S = 600.0
 _DEAR_TOKENS = 2048
 # Words, digits, code and other alphabets: two tokenizers that agree on this are the same for our purpose. They begin
@@ -54,14 +55,14 @@ class Counter:
 
 async def make_counter(endpoint: Endpoint, options: ChatOptions, file: TokenizerFile | None) -> Counter:
     """The best counter that this server and the user's file allow. Raises RunFailed when there is none."""
-    gate = asyncio.Semaphore(_AT_ONCE)
+    completions, texts = asyncio.Semaphore(_COMPLETIONS_AT_ONCE), asyncio.Semaphore(_TEXTS_AT_ONCE)
 
     async def usage(message: str) -> int:
-        async with gate:
+        async with completions:
             return await _by_usage(endpoint, options, message)
 
     async def text_tokens(text: str) -> int:
-        async with gate:
+        async with texts:
             return len(await _tokens(endpoint, options.model, file, text))
 
     used = await asyncio.gather(*(usage(probe) for probe in _PROBES))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from live_server import DONE, LiveServer, eventually, free_port, opened
+from prompt_fixtures import job, made
 
 pytestmark = [
     pytest.mark.smollm2,
@@ -41,6 +42,15 @@ def test_says_who_it_is(server: LiveServer) -> None:
     assert (model["id"], model["owned_by"], model["meta"]["n_ctx"]) == ("little", "llamacpp", 1024)
     assert server.request("GET", "/health").json == {"status": "ok"}
     assert server.request("GET", "/server_info").status == 404
+
+
+@pytest.mark.parametrize("length", [64, 300])
+def test_prompts_have_their_length_to_the_token(server: LiveServer, length: int) -> None:
+    (prepared,) = made([job(f"http://127.0.0.1:{server.port}", length, model="little")])
+    assert prepared.length_source == "tokenizer"
+    for index in range(4):
+        text = prepared.prompts.messages(index)[0].content
+        assert server.chat(text, max_tokens=1).json["usage"]["prompt_tokens"] == length
 
 
 def test_stream(server: LiveServer) -> None:
