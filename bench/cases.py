@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from bench.product import product, product_neighbour, product_overdriven
 from bench.stage import OURS, C, Figure, Play, Result, Stage, median, median_ratio
 from bench.work import Work
 
@@ -174,5 +175,8 @@ CASES: dict[str, Callable[[Stage], list[Figure]]] = {
         many,
         starts,
         long_prompts,
+        product,
+        product_neighbour,
+        product_overdriven,
     )
 }

@@ -16,6 +16,7 @@ from loadgen.sink import Sink, running_sink, truth
 
 OURS, C, AIOHTTP = "raw", "c", "aiohttp"
 _PATIENCE_S = 120.0  # beyond the play itself: start-up, connections, and the deferred parsing
+_MAX_CHARS = 300
 _STATS = ("done", "aborted", "blocked", "max_streams", "ttft_us", "gap_us", "late_us")
 
 Result = Mapping[str, Any]
@@ -105,6 +106,12 @@ def median_ratio(ours: Sequence[Result], theirs: Sequence[Result], *path: str) -
     return statistics.median(ratios) if len(ratios) == len(pairs) else None
 
 
+def last_line(text: str) -> str:
+    """Of what a program said: the words of an error."""
+    lines = text.strip().splitlines()
+    return lines[-1][-_MAX_CHARS:] if lines else "it said nothing"
+
+
 def _at(result: Result, path: Sequence[str]) -> float | None:
     value: Any = result
     for name in path:
@@ -131,6 +138,6 @@ def _run(command: Sequence[str], patience_s: float) -> Result:
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"no end within {patience_s:.0f} s: {' '.join(command)}") from error
     if done.returncode != 0:
-        raise RunFailed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        raise RunFailed(f"{' '.join(command)} ended with {done.returncode}: {last_line(done.stderr)}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -13,6 +13,7 @@ import psutil
 
 from bench.host import CLIENT_PRIORITY, Host
 from bench.peers.tools import Places, Tool
+from bench.stage import last_line
 from bench.work import Work
 from loadgen.clock import monotonic_ns
 from loadgen.errors import RunFailed
@@ -67,7 +68,7 @@ def measure(tool: Tool, work: Work, places: Places, sink: Sink, host: Host) -> d
     true_ttft_ms = float(np.mean([row.first_ns - row.read_ns for row in sent])) / _MS
     try:
         said = tool.said(places.out)
-    except (OSError, ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise RunFailed(f"its report cannot be read ({type(error).__name__}: {error})") from error
     return {
         "held": most_at_once(sent),
@@ -149,7 +150,7 @@ def _run(command: list[str], tool: Tool, places: Places) -> CpuOfTree:
         words = errors.read_text(encoding="utf-8", errors="replace").strip() or out.read_text(
             errors="replace"
         )
-        raise RunFailed(f"ended with {process.returncode}: {_last_words(words)}")
+        raise RunFailed(f"ended with {process.returncode}: {last_line(words)}")
     return cpu
 
 
@@ -171,11 +172,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except psutil.NoSuchProcess:
             continue
     process.wait()
-
-
-def _last_words(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][-_BAD_OUTPUT_CHARS:] if lines else "it said nothing"
 
 
 def folder(path: Path) -> Path:

@@ -21,7 +21,9 @@ _HEAD = (
 def peer_tables(result: Mapping[str, Any]) -> str:
     """The table of a run of `python -m bench.peers`."""
     rows = [_row(run) for run in result["runs"]]
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    versions = ", ".join(
+        f"{name} {version or 'not installed'}" for name, version in result["versions"].items()
+    )
     return f"{facts_line(result)} {versions}.\n\n{table(_HEAD, rows)}"
 
 
