@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,12 @@ from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
 from loadgen.job import CellRun
 from loadgen.metrics import CHUNK_LISTS, Window, accounting_faults, summarize
+from loadgen.metrics.client import client_figures
 from loadgen.plan import Execution, Life
 from loadgen.records import phase_of
 from loadgen.saturation import Step, Verdict
 from loadgen.store import CellKey, CellResult, Run
-from loadgen.tables import REQUESTS, SERVER_SAMPLES
+from loadgen.tables import REQUESTS, SERVER_SAMPLES, WORKERS
 
 _COUNTERS = {
     "prompt_tokens_total": "sglang:prompt_tokens_total",
@@ -61,15 +62,7 @@ def cell_result(measured: Measured) -> CellResult:
             is_open_loop=measured.execution.cell.is_open_loop,
             samples=measured.samples,
         ),
-        "loop_lag_p99_ms": max(
-            (
-                run.evidence.loop_lag_p99_ms
-                for run in measured.runs
-                if run.evidence.loop_lag_p99_ms is not None
-            ),
-            default=None,
-        ),
-        "worker_cpu": max(run.evidence.cpu for run in measured.runs),
+        **client_figures(requests, window, [run.evidence for run in measured.runs]),
         "workers": len(measured.runs),
         "prompt_length_source": measured.runs[0].prompt_length_source,
         "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
@@ -98,7 +91,21 @@ def cell_result(measured: Measured) -> CellResult:
         requests=requests,
         responses=pa.concat_tables([run.responses for run in measured.runs]),
         samples=SERVER_SAMPLES.from_rows(samples),
+        workers=WORKERS.from_rows([_worker_row(measured.execution, run) for run in measured.runs]),
     )
+
+
+def _worker_row(execution: Execution, run: CellRun) -> dict[str, Any]:
+    """What a worker says of itself, as a row of `workers`."""
+    return {
+        "cell_id": execution.cell.cell_id,
+        "repeat": execution.repeat,
+        "worker": run.worker,
+        **asdict(run.place),
+        "transport": run.transport,
+        "streams": run.streams or None,
+        **asdict(run.evidence),
+    }
 
 
 def failed_cell(life: Life, execution: Execution, reason: str, live: LiveServer | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
 from loadgen.load.cell import CellLoop
+from loadgen.load.place import on_core
 from loadgen.prompts.prepare import PromptMaker, chat_options
 from loadgen.questions import Questions, eval_questions, load_questions
 
@@ -23,7 +24,7 @@ class Client:
         """Runs its part of the cell, in a thread. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
         api_key = _api_key(job)
         loop = CellLoop(job, await self._questions(job, api_key), api_key)
-        running = asyncio.create_task(asyncio.to_thread(loop.run))
+        running = asyncio.create_task(asyncio.to_thread(_run_on, job.core, loop))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -40,6 +41,11 @@ class Client:
             return eval_questions(problem_set(job.cell.workload), chat_options(job), job.shard)
         await self._prompts.prepare([job], api_key)
         return load_questions(self._prompts.make(job), job)
+
+
+def _run_on(core: int | None, loop: CellLoop) -> CellRun:
+    with on_core(core):
+        return loop.run()
 
 
 def _api_key(job: CellJob) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from loadgen.load.evidence import WorkerEvidence
+from loadgen.load.place import Place
 from loadgen.plan import Cell
 from loadgen.prompts.sources import Source
 from loadgen.schedule import Offsets, Shard, arrival_seed, arrivals_ns, ramp_ns, to_real_ns
@@ -24,7 +25,8 @@ class Target:
 class CellJob:
     """Everything one worker needs for its part of one execution. `api_key_env` names a variable of its environment.
 
-    `targets` holds all endpoints, `endpoint` first; `trace_ns` the whole trace, where arrivals come from one.
+    `targets` holds all endpoints, `endpoint` first; `trace_ns` the whole trace, where arrivals come from one; `core`
+    the core of its host that is reserved for this worker.
     """
 
     cell: Cell
@@ -46,6 +48,7 @@ class CellJob:
     trace_ns: Offsets | None = None
     transport: str = "raw"
     end_marks: EndMarks = field(default_factory=EndMarks)
+    core: int | None = None
 
     def __post_init__(self) -> None:
         if not self.targets:
@@ -85,6 +88,7 @@ class CellJob:
 class CellRun:
     """What one worker brings back. The window is in monotonic ns of its host; `complete` says that the counts asked
     for were reached before the time was over, `is_stationary` that the warm-up ended by itself and not by its bound.
+    `streams`: its part of a closed loop's; `transport`: what carried the requests, raw or aiohttp.
     """
 
     requests: pa.Table
@@ -93,5 +97,9 @@ class CellRun:
     window_end_ns: int
     complete: bool
     evidence: WorkerEvidence
+    worker: str
+    streams: int
+    place: Place
+    transport: str
     is_stationary: bool = True
     prompt_length_source: str | None = None

@@ -23,7 +23,7 @@ from loadgen.errors import BadInput
 from loadgen.tables import SCHEMA_VERSION, Table
 
 _MARKER = "run.json"
-_PER_CELL = (tables.REQUESTS, tables.RESPONSES, tables.SERVER_SAMPLES)
+_PER_CELL = (tables.REQUESTS, tables.RESPONSES, tables.SERVER_SAMPLES, tables.WORKERS)
 _BY_NAME = {table.name: table for table in tables.TABLES}
 
 CellKey = tuple[str, int]
@@ -37,6 +37,7 @@ class CellResult:
     requests: pa.Table
     responses: pa.Table
     samples: pa.Table
+    workers: pa.Table
 
 
 class Run:
@@ -151,7 +152,8 @@ class Run:
     def commit_cell(self, result: CellResult) -> None:
         """All of one cell execution, its `cells` row last."""
         key = (str(result.cell["cell_id"]), int(result.cell["repeat"]))
-        for table, rows in zip(_PER_CELL, (result.requests, result.responses, result.samples), strict=True):
+        parts = (result.requests, result.responses, result.samples, result.workers)
+        for table, rows in zip(_PER_CELL, parts, strict=True):
             _write_parquet(rows, self.path / table.name / _part(key))
         self.write_cell(result.cell)
 

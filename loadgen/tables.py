@@ -3,17 +3,19 @@
 `docs/data.md` is generated from this file (`python -m loadgen.tables`), and a test keeps the two equal.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from loadgen.metrics.meanings import COMPAT, LATENCIES, STATISTICS
 from loadgen.record_columns import record_batches
 from loadgen.records import RequestRecord
+from loadgen.schema import CELL_KEY as _CELL_KEY
+from loadgen.schema import SCHEMA_VERSION, Column, Table
+from loadgen.worker_table import WORKERS
 
-SCHEMA_VERSION = 2
+__all__ = ["SCHEMA_VERSION", "WORKERS", "Column", "Table"]
 
 _STR = pa.string()
 _I64 = pa.int64()
@@ -24,47 +26,8 @@ _STRS = pa.list_(pa.string())
 _WORDS = pa.list_(pa.dictionary(pa.int8(), pa.string()))  # few different words, a byte each
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: `unit` is empty for names and counts; `null` says what a null means (empty: never null)."""
-
-    name: str
-    type: pa.DataType
-    unit: str
-    meaning: str
-    null: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    name: str
-    one_row: str
-    columns: tuple[Column, ...]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema, with the version of all schemas in its metadata."""
-        fields = [pa.field(c.name, c.type, nullable=bool(c.null)) for c in self.columns]
-        return pa.schema(fields, metadata={"loadgen_schema_version": str(SCHEMA_VERSION), "table": self.name})
-
-    def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """Rows as an Arrow table of exactly this schema. A missing key is null; an unknown key is a KeyError."""
-        known = {c.name for c in self.columns}
-        listed = []
-        for row in rows:
-            if unknown := row.keys() - known:
-                raise KeyError(f"table {self.name} has no column {', '.join(sorted(unknown))}")
-            listed.append(dict(row))
-        return pa.Table.from_pylist(listed, schema=self.schema)
-
-
 # One column a line, to be read as a table.
 # fmt: off
-_CELL_KEY = (
-    Column("cell_id", _STR, "", "The cell: platform, server config, workload and load in one readable id."),
-    Column("repeat", _I32, "", "Which execution of the cell, from 0."),
-)
-
 REQUESTS = Table(
     "requests",
     "one request sent (warm-up and drain included), load and evaluation alike",
@@ -222,10 +185,20 @@ CELLS = Table(
         Column("output_length_mismatches", _I64, "requests", "Ok requests of the window whose output is not max_tokens long.", "lengths unknown"),
         Column("cached_fraction", _F64, "", "Cached over prompt tokens of the window's requests.", "unknown"),
         Column("in_flight_mean", _F64, "", "Requests in flight, time average over the window.", "no window"),
+        Column("send_lag_p50_ms", _F64, "ms, real time", "Median of sent - scheduled.", "nothing sent"),
         Column("send_lag_p99_ms", _F64, "ms, real time", "99th percentile of sent - scheduled.", "nothing sent"),
+        Column("send_lag_max_ms", _F64, "ms, real time", "Greatest of them.", "nothing sent"),
         Column("loop_lag_p99_ms", _F64, "ms, real time", "99th percentile of how late the worker's event loop woke.", "not sampled"),
         Column("workers", _I32, "", "Load workers that shared the cell.", "nothing was measured"),
         Column("worker_cpu", _F64, "cores", "CPU the busiest worker used, over the cell.", "not sampled"),
+        Column("client_lag_p99_ms", _F64, "ms, real time", "99th percentile of how much later the client read bytes than the kernel had them; of the worker where it is greatest.", "no read had a kernel stamp"),
+        Column("stamp_source", _STR, "", "Whose stamps the arrivals are: kernel (when the bytes came), user (when we read them) or mixed.", "nothing was read"),
+        Column("unstamped_read_share", _F64, "", "Reads without a kernel stamp, of all.", "nothing was read"),
+        Column("shared_chunk_share", _F64, "", "Chunks whose read went on with a later event, of all: their arrival is an upper bound.", "no chunk came"),
+        Column("cpu_steal_share", _F64, "", "Time that the hypervisor took from the cores of a worker, of all; of the worker where it is greatest.", "the system does not say"),
+        Column("start_spread_ms", _F64, "ms, real time", "From the first request of the first worker to that of the last; the ramp is in it.", "nothing sent"),
+        Column("worker_chunk_rate", _F64, "1/s, real time", "Chunks that came to the busiest worker in the window, a second.", "no window"),
+        Column("client_load_share", _F64, "", "That rate over the ceiling that `loadgen calibrate` measured on this host at the nearest shape.", "not calibrated for such a shape"),
         Column("server_lag_p99_ms", _F64, "ms, real time", "How late the simulated server itself was; it says so in /server_info.", "not a simulated server"),
         *_COMPAT,
         Column("passed", _I32, "", "Programs that passed.", "not an evaluation, or not graded yet"),
@@ -263,6 +236,9 @@ SERVERS = Table(
         Column("stopped_unix_ns", _I64, "ns since 1970", "When it was gone.", "still running, or external"),
         Column("exit_code", _I32, "", "Exit code; negative: signal.", "still running, external or unknown"),
         Column("max_running_requests", _I64, "", "The effective limit that it reports.", "unknown"),
+        Column("end_marks", _STR, "", "How its streams end, as a probe before the first cell found it: finish_reason, [DONE], or both. Answers without them count as cut short.", "the probe did not end well: finish_reason is taken"),
+        Column("token_counts", _STR, "", "What the probe's stream said of tokens: continuous_usage (a running count on every chunk), usage (the total only), none.", "the probe did not end well"),
+        Column("spec_details", _BOOL, "", "Whether the probe's stream had details of speculative decoding.", "the probe did not end well"),
         Column("proof", _STR, "", "For each axis: verified, mismatch or unverifiable, as a JSON object."),
         Column("server_info", _STR, "", "Its own report of its settings, secrets masked, as JSON.", "it gives none"),
         Column("log_path", _STR, "", "Its log, relative to the run folder.", "external"),
@@ -316,6 +292,14 @@ HOSTS = Table(
         Column("load_average", _F64, "", "One-minute load when the run began.", "unknown"),
         Column("worker_niceness", _I32, "", "Niceness of the load workers; above 0 their stamps are late.", "unknown"),
         Column("max_open_files", _I64, "", "Descriptor limit of the load workers.", "unknown"),
+        Column("ephemeral_ports", _I32, "", "Ports that its connections may use to one endpoint (ip_local_port_range).", "unknown"),
+        Column("listen_backlog", _I32, "", "somaxconn: connections that may wait for a server on this host to take them.", "unknown"),
+        Column("cpu_governor", _STR, "", "How its cores choose their frequency, each different word once.", "unknown, or not to be chosen (most virtual machines)"),
+        Column("clock_source", _STR, "", "What the kernel reads the time from.", "unknown"),
+        Column("kernel_stamps", _BOOL, "", "Whether a read over its loopback came with a kernel receive stamp.", "not tried"),
+        Column("memory_available_bytes", _I64, "bytes", "Memory that was free to use when the run began.", "unknown"),
+        Column("disk_free_bytes", _I64, "bytes", "Free on the run folder's disk then.", "unknown"),
+        Column("calibrated_shapes", _I32, "", "Shapes whose ceiling `loadgen calibrate` has measured on it.", "unknown"),
     ),
 )
 
@@ -326,7 +310,7 @@ JOURNAL = Table(
         Column("seq", _I64, "", "Order within the run."),
         Column("session", _STR, "", "Which invocation on this run folder."),
         Column("unix_ns", _I64, "ns since 1970", "When."),
-        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, cell_client_limited, saturation, graded, interrupted, warning."),
+        Column("event", _STR, "", "run_started, run_resumed, run_ended, server_starting, server_ready, server_failed, server_stopped, server_died, orphan_stopped, cell_started, cell_committed, cell_failed, cell_skipped, cell_client_limited, server_form, saturation, graded, interrupted, warning."),
         Column("platform", _STR, "", "Platform concerned.", "the run as a whole"),
         Column("server_id", _STR, "", "Server life concerned.", "none"),
         Column("cell_id", _STR, "", "Cell concerned.", "none"),
@@ -345,6 +329,7 @@ TABLES: tuple[Table, ...] = (
     CELLS,
     SERVERS,
     SERVER_SAMPLES,
+    WORKERS,
     GPUS,
     HOSTS,
     JOURNAL,

@@ -1,9 +1,10 @@
 """A small builder of run folders for the report tests: plans and rows with defaults, written through the store."""
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from loadgen import tables
@@ -143,6 +144,7 @@ def build_run(
     servers: Iterable[dict[str, Any]] = (),
     grades: Iterable[dict[str, Any]] = (),
     journal: Iterable[dict[str, Any]] = (),
+    workers: Mapping[tuple[str, int], list[dict[str, Any]]] = MappingProxyType({}),
     platforms: dict[str, Any] | None = None,
     name: str = "kimi sweep",
 ) -> Run:
@@ -166,6 +168,7 @@ def build_run(
                 tables.REQUESTS.schema.empty_table(),
                 tables.RESPONSES.schema.empty_table(),
                 tables.SERVER_SAMPLES.schema.empty_table(),
+                tables.WORKERS.from_rows(workers.get((row["cell_id"], row["repeat"]), [])),
             )
         )
     for row in servers:

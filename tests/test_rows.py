@@ -13,6 +13,7 @@ from cluster import rows
 from cluster.servers import LiveServer
 from loadgen.job import CellRun, Target
 from loadgen.load.evidence import WorkerEvidence
+from loadgen.load.place import Place
 from loadgen.plan import Cell, Execution
 from loadgen.records import Outcome, Phase, RequestRecord
 from loadgen.saturation import Limit, Step, Verdict
@@ -33,8 +34,8 @@ def live_at(url: str, **more: Any) -> LiveServer:
 
 def worker_evidence(loop_lag_p99_ms: float | None, cpu: float) -> WorkerEvidence:
     known = {"wall_s": 1.0, "cpu_s": cpu, "loop_lag_p99_ms": loop_lag_p99_ms}
-    unknown = {field.name: None for field in fields(WorkerEvidence)}
-    return WorkerEvidence(**{**unknown, **known})
+    whole = {field.name: None if "None" in str(field.type) else 0 for field in fields(WorkerEvidence)}
+    return WorkerEvidence(**{**whole, **known})
 
 
 def part(worker: str, sent_s: dict[int, float], window_s: tuple[float, float], **more: Any) -> CellRun:
@@ -48,7 +49,9 @@ def part(worker: str, sent_s: dict[int, float], window_s: tuple[float, float], *
     ]  # fmt: skip
     context = RequestContext(LOAD.cell.cell_id, 1, "box", "box.plain.1", worker, 1.0)
     lag_ms, cpu = more.pop("loop_lag_p99_ms", 1.0), more.pop("cpu", 0.1)
-    facts = {"complete": True, "evidence": worker_evidence(lag_ms, cpu), **more}
+    place = Place("here", 4711, (1,), is_pinned=True)
+    own = {"worker": worker, "streams": 1, "place": place, "transport": "raw"}
+    facts = {"complete": True, "evidence": worker_evidence(lag_ms, cpu), **own, **more}
     empty = RESPONSES.schema.empty_table()
     return CellRun(requests_table(records, context), empty, *(round(at * S) for at in window_s), **facts)
 
@@ -77,6 +80,8 @@ def test_the_window_is_the_span_in_which_every_worker_measured_and_phases_follow
     assert (cell["sent"], cell["ok"], cell["n"]) == (6, 6, 2)
     assert (cell["loop_lag_p99_ms"], cell["worker_cpu"]) == (3.0, 0.7)
     assert set(result.requests["worker"].to_pylist()) == {"w0", "w1"}
+    said = [(row["worker"], row["cpu_s"], row["cores"]) for row in result.workers.to_pylist()]
+    assert said == [("w0", 0.2, [1]), ("w1", 0.7, [1])]
     assert (cell["repeat"], cell["started_unix_ns"], cell["status"]) == (1, 7, "done")
 
 

@@ -49,7 +49,14 @@ def result(cell_id: str = "c", repeat: int = 0, requests: int = 2) -> CellResult
         requests_table(records, RequestContext(cell_id, repeat, "p", "s", "w", 1.0)),
         tables.RESPONSES.from_rows([response]),
         tables.SERVER_SAMPLES.from_rows([sample]),
+        tables.WORKERS.from_rows([worker_row(cell_id, repeat)]),
     )
+
+
+def worker_row(cell_id: str, repeat: int) -> dict[str, Any]:
+    plain = {pa.string(): "x", pa.bool_(): False, pa.float64(): 0.0}
+    filled = {c.name: plain.get(c.type, 0) for c in tables.WORKERS.columns if not c.null}
+    return {**filled, "cores": [1], "cell_id": cell_id, "repeat": repeat}
 
 
 def bad_input(work: Any, *arguments: Any) -> str:
@@ -123,7 +130,7 @@ def commit_and_crash(run: Run, files: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("files", range(4))
+@pytest.mark.parametrize("files", range(5))
 def test_a_crash_between_files_leaves_a_run_that_opens_filters_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
@@ -134,11 +141,11 @@ def test_a_crash_between_files_leaves_a_run_that_opens_filters_and_resumes(
 
     read_only = Run.open(run.path)
     assert read_only.committed() == {("old", 0)}
-    for table in ("requests", "responses", "server_samples"):
+    for table in ("requests", "responses", "server_samples", "workers"):
         assert set(read_only.read(table)["cell_id"].to_pylist()) == {"old"}
 
     again = Run.resume(run.path)
-    for table in ("requests", "responses", "server_samples", "cells"):
+    for table in ("requests", "responses", "server_samples", "workers", "cells"):
         assert set(pads.dataset(str(run.path / table)).to_table()["cell_id"].to_pylist()) == {"old"}
     again.commit_cell(result("new", requests=1))
     assert again.committed() == {("old", 0), ("new", 0)}
@@ -153,7 +160,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
         schema=pa.schema([pa.field("cell_id", pa.string(), False)]),
     )
     with pytest.raises(pa.ArrowInvalid):
-        run.commit_cell(CellResult(broken.cell, wrong, broken.responses, broken.samples))
+        run.commit_cell(CellResult(broken.cell, wrong, broken.responses, broken.samples, broken.workers))
     assert sorted(path.name for path in (run.path / "requests").iterdir()) == ["schema.parquet"]
 
 

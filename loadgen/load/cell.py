@@ -16,6 +16,7 @@ from loadgen.load.closed import ClosedLoop
 from loadgen.load.evidence import Collector, Gathered, Usage, worker_evidence
 from loadgen.load.open import OpenLoop
 from loadgen.load.phases import Phases, Stage, make_phases
+from loadgen.load.place import this_place
 from loadgen.load.source import Source
 from loadgen.load.spool import Spool
 from loadgen.questions import Questions
@@ -25,7 +26,7 @@ from loadgen.spec import Limits
 from loadgen.tables import REQUESTS as REQUESTS_TABLE
 from loadgen.tables import RESPONSES, RequestContext, request_batches
 from loadgen.transport.exchange import Exchange, TimeLimits
-from loadgen.transport.pick import Transport, make_transport
+from loadgen.transport.pick import Transport, kind_of, make_transport
 from loadgen.wire import decode
 
 _NS = 1_000_000_000
@@ -178,6 +179,10 @@ class CellLoop:
             window_end_ns=phases.window_end_ns,
             complete=phases.is_complete,
             evidence=evidence,
+            worker=job.worker,
+            streams=job.shard.streams,
+            place=this_place(is_pinned=job.core is not None),
+            transport=kind_of(self._transport),
             is_stationary=phases.is_stationary,
             prompt_length_source=self._questions.length_source,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from loadgen.clock import monotonic_ns, thread_cpu_ns
+from loadgen.load.place import Ticks, core_ticks
 from loadgen.records import RequestRecord
 
 _MS = 1e6
@@ -22,6 +23,7 @@ class WorkerEvidence:
 
     wall_s: float
     cpu_s: float
+    cpu_steal_share: float | None
     voluntary_switches: int
     involuntary_switches: int
     gc_pauses: int
@@ -63,12 +65,16 @@ class Usage:
     wall_s: float = 0.0
     cpu_s: float = field(default_factory=lambda: -thread_cpu_ns() / 1e9)
     switches: tuple[int, int] = field(default_factory=_switches)
+    ticks: Ticks | None = field(default_factory=core_ticks)
+    steal_share: float | None = None
 
     def stop(self) -> None:
         self.wall_s = (monotonic_ns() - self.start_ns) / 1e9
         self.cpu_s += thread_cpu_ns() / 1e9
         now = _switches()
         self.switches = now[0] - self.switches[0], now[1] - self.switches[1]
+        ticks = core_ticks()
+        self.steal_share = self.ticks.stolen_share(ticks) if self.ticks and ticks else None
 
 
 class Collector:
@@ -154,6 +160,7 @@ def worker_evidence(
     return WorkerEvidence(
         wall_s=usage.wall_s,
         cpu_s=usage.cpu_s,
+        cpu_steal_share=usage.steal_share,
         voluntary_switches=usage.switches[0],
         involuntary_switches=usage.switches[1],
         gc_pauses=len(pauses_ns),

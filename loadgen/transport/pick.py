@@ -34,6 +34,11 @@ def make_transport(
     return make(urls, limits, on_end, api_key=api_key)
 
 
+def kind_of(transport: Transport) -> str:
+    """Its name: `raw` or `aiohttp`."""
+    return "raw" if isinstance(transport, RawTransport) else "aiohttp"
+
+
 def exchange_once(
     url: str, parts: Parts, limits: TimeLimits, *, api_key: str | None = None, kind: str = "raw"
 ) -> Exchange:
