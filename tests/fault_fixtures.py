@@ -1,6 +1,7 @@
 """A client of bare sockets for the fault server: what came, read by read, and how the connection ended."""
 
 import json
+import re
 import select
 import socket
 import time
@@ -73,20 +74,20 @@ def events_of(data: bytes) -> list[Any]:
     return ["[DONE]" if data == b"[DONE]" else json.loads(data) for data in datas]
 
 
-def talk(sock: socket.socket, asked: bytes, quiet_s: float = 0.3, most_s: float = 5) -> Heard:
+def talk(sock: socket.socket, asked: bytes, quiet_s: float = 1.0, most_s: float = 5) -> Heard:
     """Sends a request and listens until the end, or until nothing came for `quiet_s`, or for `most_s`."""
     sock.sendall(asked)
     return listen(sock, quiet_s, most_s)
 
 
-def listen(sock: socket.socket, quiet_s: float = 0.3, most_s: float = 5) -> Heard:
+def listen(sock: socket.socket, quiet_s: float = 1.0, most_s: float = 5) -> Heard:
     reads: list[bytes] = []
     end = "open"
     deadline = time.monotonic() + most_s
     while time.monotonic() < deadline:
-        # behind the last chunk little more is to be expected
-        is_whole = reads and reads[-1].endswith(b"0\r\n\r\n")
-        if not select.select([sock], [], [], min(quiet_s, 0.1) if is_whole else quiet_s)[0]:
+        # behind the end little more is to be expected
+        wait_s = min(quiet_s, 0.1) if _is_whole(reads) else quiet_s
+        if not select.select([sock], [], [], wait_s)[0]:
             break
         try:
             data = sock.recv(1 << 20)
@@ -101,11 +102,19 @@ def listen(sock: socket.socket, quiet_s: float = 0.3, most_s: float = 5) -> Hear
     return Heard(head, body, reads, end)
 
 
+def _is_whole(reads: list[bytes]) -> bool:
+    if not reads or reads[-1].endswith(b"\r\n0\r\n\r\n"):
+        return bool(reads)
+    head, _, body = b"".join(reads[-20:]).partition(b"\r\n\r\n")
+    length = re.search(rb"\ncontent-length: (\d+)", head)
+    return length is not None and len(body) >= int(length[1])
+
+
 def connect(server: SimServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=5)
 
 
-def play(server: SimServer, scenario: str, quiet_s: float = 0.3, most_s: float = 5, **options: Any) -> Heard:
+def play(server: SimServer, scenario: str, quiet_s: float = 1.0, most_s: float = 5, **options: Any) -> Heard:
     """Plays one scenario on a connection of its own. The pace is fast unless the scenario says otherwise."""
     path = options.pop("path", CHAT)
     with connect(server) as sock:
@@ -116,7 +125,7 @@ def truth(server: SimServer) -> dict[str, Any]:
     """The log's last entry, once it has ended."""
     deadline = time.monotonic() + 5
     while True:
-        entry: dict[str, Any] = server.get_json("/__faults/log")["requests"][-1]
+        entry: dict[str, Any] = server.get_json("/__faults/log?last=1")["requests"][-1]
         if entry["ended"] is not None or time.monotonic() > deadline:
             return entry
         time.sleep(0.01)

@@ -337,7 +337,7 @@ def test_waits(server: SimServer):
     assert head.head.count(b"\r\nx-more: 1") > 20
     play(server, "early_role:wait_s=0.2")
     entry = truth(server)
-    assert entry["first_token_ns"] - entry["head_ns"] >= 200e6
+    assert entry["first_token_ns"] - entry["head_ns"] > 190e6  # timers have a grain of 1 ms
     assert entry["sends"][1][2] == 0  # the role brings no token
 
 

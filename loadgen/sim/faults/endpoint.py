@@ -44,9 +44,14 @@ class Faults:
         native = wholes.Native(lambda at_s: at_s, metrics=False)
         return await self._serve(request, requests.generate, native.encoder, self._generator.generate)
 
-    async def show_log(self, _request: web.Request) -> web.Response:
-        """GET /__faults/log."""
-        return json_response(self._house.log.json())
+    async def show_log(self, request: web.Request) -> web.Response:
+        """GET /__faults/log, with `?last=N` of the last N requests."""
+        last = request.query.get("last")
+        if last is None:
+            return json_response(self._house.log.json())
+        if not (last.isascii() and last.isdigit() and len(last) < 10):
+            raise requests.BadRequestError(f"last must be a number of requests, got {last[:60]!r}.")
+        return json_response(self._house.log.json(int(last)))
 
     async def clear_log(self, _request: web.Request) -> web.Response:
         """DELETE /__faults/log."""

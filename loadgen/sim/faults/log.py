@@ -73,5 +73,7 @@ class Log:
         self.entries.clear()
         self.faults.clear()
 
-    def json(self) -> dict[str, Any]:
-        return {"requests": [entry.json() for entry in self.entries], "server": list(self.faults)}
+    def json(self, last: int = _MAX_REQUESTS) -> dict[str, Any]:
+        """The last requests, and the faults of the server."""
+        shown = [*self.entries][-last:] if last else []
+        return {"requests": [entry.json() for entry in shown], "server": list(self.faults)}

@@ -82,7 +82,8 @@ of its parameters, which every scenario takes beside its own: `first_s={_PACE.fi
 
 ## The truth
 
-`GET /__faults/log` gives what was sent when, for the last 10,000 scripted requests; `DELETE /__faults/log` forgets them.
+`GET /__faults/log` gives what was sent when, for the last 10,000 scripted requests (`?last=N`: for the last N);
+`DELETE /__faults/log` forgets them.
 Times are CLOCK_MONOTONIC of the server's host in ns, taken just before the send.
 
 | key | meaning |
