@@ -21,20 +21,30 @@ def read_stream(datas: list[bytes]) -> StreamFacts:
     """What the events with these data say. Never raises on what a server sent."""
     if datas and is_generate(datas[0]):
         return read_generate(datas)
+    # A text that is none shows at the end; which event it was in is then for the parser to say.
+    return _read(datas, KnownShapes()) or _read(datas, None) or StreamFacts()
+
+
+def _read(datas: list[bytes], shapes: KnownShapes | None) -> StreamFacts | None:
     facts = StreamFacts()
-    shapes = KnownShapes()
-    for number, data in enumerate(datas):
-        if (chunk := shapes.read(data)) is not None:
-            facts.add_known_chunk(number, *chunk, data)
-        elif data == b"[DONE]":
+    number = 0
+    while number < len(datas):
+        if shapes is not None and (run := shapes.read(datas, number)) is not None:
+            number += len(run.texts)
+            facts.add_run(number, run, datas[number - 1])
+            continue
+        data = datas[number]
+        if data == b"[DONE]":
             facts.is_done = True
         elif isinstance(event := read_event(data), dict):
             _take_event(facts, number, event, data)
-            _learn(shapes, facts, number, event, data)
+            if shapes is not None:
+                _learn(shapes, facts, number, event, data)
         else:
             facts.take_garbage(data)
+        number += 1
     facts.close()
-    return facts
+    return facts if facts.join_texts() else None
 
 
 def _take_event(facts: StreamFacts, number: int, event: dict[str, Any], data: bytes) -> None:
@@ -62,8 +72,8 @@ def _learn(shapes: KnownShapes, facts: StreamFacts, number: int, event: dict[str
         holder = choices[0].get("delta", choices[0])
         keys = [key for key in _TEXT_FIELDS if isinstance(holder, dict) and holder.get(key)]
         if len(keys) == 1 and isinstance(text := holder[keys[0]], str):
-            chunk = (facts.chunk_kinds[-1], text, facts.chunk_counts[-1])
-            shapes.learn(data, keys[0], chunk, has_usage=isinstance(event.get("usage"), dict))
+            has_usage = isinstance(event.get("usage"), dict)
+            shapes.learn(data, keys[0], facts.chunk_kinds[-1], text, has_usage=has_usage)
 
 
 def _take_choices(facts: StreamFacts, choices: list[dict[str, Any]]) -> ChunkKind | None:

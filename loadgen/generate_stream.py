@@ -39,6 +39,7 @@ def read_generate(datas: list[bytes]) -> StreamFacts:
             facts.take_garbage(data)
     facts.close()
     _take_texts(facts, [datas[number] for number in facts.chunk_events])
+    facts.join_texts()
     return facts
 
 

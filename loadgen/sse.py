@@ -6,7 +6,10 @@ work is linear in the bytes fed, however they are cut.
 """
 
 import re
+from itertools import accumulate
 
+_FIELD = b"data: "
+_END = b"\n\n"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -58,16 +61,23 @@ def split_events(payload: bytes) -> tuple[list[bytes], list[int]]:
 
 
 def _split_unix(payload: bytes) -> tuple[list[bytes], list[int]]:
+    if payload.startswith(_FIELD) and payload.endswith(_END):
+        datas = payload[len(_FIELD) : -len(_END)].split(_END + _FIELD)
+        # no other line in any of them: what servers send, and all that most streams are
+        if payload.count(b"\n") == len(_END) * len(datas):
+            sizes = (len(data) + len(_FIELD) + len(_END) for data in datas)
+            return datas, list(accumulate(sizes))
+    return _split_blocks(payload)
+
+
+def _split_blocks(payload: bytes) -> tuple[list[bytes], list[int]]:
     datas: list[bytes] = []
     ends: list[int] = []
     at = 0
-    *pieces, _ = payload.split(b"\n\n")
-    for piece in pieces:
-        at += len(piece) + 2
-        if piece.startswith(b"data: ") and b"\n" not in piece:
-            datas.append(piece[6:])
-            ends.append(at)
-        elif (data := _data_of(piece.split(b"\n"))) is not None:
+    *blocks, _ = payload.split(_END)
+    for block in blocks:
+        at += len(block) + len(_END)
+        if (data := _data_of(block.split(b"\n"))) is not None:
             datas.append(data)
             ends.append(at)
     return datas, ends

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from loadgen.received_json import count, ratio, read_event
+from loadgen.known_shape import Run, unescape
+from loadgen.received_json import count, ratio, read_event, whole_text
 from loadgen.records import AcceptSource, ChunkKind
 
 _BUSY_CODES = ("429", "503")
@@ -14,13 +15,16 @@ _BUSY_CODES = ("429", "503")
 class StreamFacts:
     """What the events said. `chunk_events`, `chunk_kinds` and `chunk_counts` are parallel: number of the event, kind,
     and running token count. `usage` holds counts by the names of a record; `error` the first thing that went wrong.
+    `reasoning` and `answer` hold pieces until `join_texts`, those of runs as they stand in the JSON.
     """
 
     chunk_events: list[int] = field(default_factory=list)
     chunk_kinds: list[ChunkKind] = field(default_factory=list)
     chunk_counts: list[int | None] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    answer: list[str] = field(default_factory=list)
+    reasoning: list[str | bytes] = field(default_factory=list)
+    answer: list[str | bytes] = field(default_factory=list)
+    reasoning_text: str = ""
+    answer_text: str = ""
     usage: dict[str, int | None] = field(default_factory=dict)
     first_event: int | None = None
     choice_events: int = 0
@@ -106,21 +110,35 @@ class StreamFacts:
         self.chunk_kinds.append(kind)
         self.chunk_counts.append(count(usage, "completion_tokens", None))
 
-    def add_known_chunk(
-        self, event: int, kind: ChunkKind, text: str, tokens: int | None, data: bytes
-    ) -> None:
-        """A chunk that was read without parsing its event, which is `data`."""
-        self.choice_events += 1
-        self.last_choice = event
-        self.chunk_events.append(event)
-        self.chunk_kinds.append(kind)
-        self.chunk_counts.append(tokens)
-        (self.reasoning if kind is ChunkKind.REASONING else self.answer).append(text)
-        if tokens is not None:
-            self._running_usage = data
+    def add_run(self, end: int, run: Run, last: bytes) -> None:
+        """Chunks that were read without parsing; they end before event `end`, and `last` is the last one's event."""
+        size = len(run.texts)
+        self.choice_events += size
+        self.last_choice = end - 1
+        self.chunk_events.extend(range(end - size, end))
+        self.chunk_kinds.extend([run.kind] * size)
+        self.chunk_counts.extend(run.counts or [None] * size)
+        (self.reasoning if run.kind is ChunkKind.REASONING else self.answer).extend(run.texts)
+        if run.counts:
+            self._running_usage = last
+
+    def join_texts(self) -> bool:
+        """Joins the texts into two strings; False if one that was not parsed is none."""
+        try:
+            self.reasoning_text, self.answer_text = _joined(self.reasoning), _joined(self.answer)
+        except ValueError:
+            return False
+        self.reasoning.clear()
+        self.answer.clear()
+        return True
 
     def keep_chunks(self, is_kept: list[bool]) -> None:
         """Drops the chunks that turned out to be none."""
         self.chunk_events = list(compress(self.chunk_events, is_kept))
         self.chunk_kinds = list(compress(self.chunk_kinds, is_kept))
         self.chunk_counts = list(compress(self.chunk_counts, is_kept))
+
+
+def _joined(texts: list[str | bytes]) -> str:
+    strings = iter(unescape([text for text in texts if isinstance(text, bytes)]))
+    return whole_text("".join(next(strings) if isinstance(text, bytes) else text for text in texts))

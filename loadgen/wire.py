@@ -197,8 +197,8 @@ def _take_arrivals(record: RequestRecord, facts: StreamFacts, arrivals: EventArr
 
 def _take_answer(record: RequestRecord, facts: StreamFacts) -> None:
     record.chunk_kind = facts.chunk_kinds
-    record.reasoning = whole_text("".join(facts.reasoning))
-    record.content = whole_text("".join(facts.answer))
+    record.reasoning = facts.reasoning_text
+    record.content = facts.answer_text
     record.finish_reason = facts.finish_reason
     for name, value in facts.usage.items():
         setattr(record, name, value)

@@ -24,7 +24,7 @@ STREAMS = {
 
 
 class ParseAll(KnownShapes):
-    def read(self, data: bytes) -> None:
+    def read(self, datas: list[bytes], start: int) -> None:
         """Knows nothing."""
 
 
