@@ -22,7 +22,7 @@ from loadgen.wire import ChatOptions, template_fields
 CountTokens = Callable[[str], Awaitable[int]]
 
 _TEXTS_AT_ONCE = 8
-_COMPLETIONS_AT_ONCE = 2  # a server may refuse what it cannot queue
+_COMPLETIONS_AT_ONCE = 1  # SGLang with a short queue refuses the second of two that come together
 _USAGE_TIMEOUT_S = 600.0
 _DEAR_TOKENS = 2048
 # Words, digits, code and other alphabets: two tokenizers that agree on this are the same for our purpose. They begin
