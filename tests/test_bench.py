@@ -1,6 +1,7 @@
 """The benchmark's own arithmetic, by hand, and one tiny case from end to end."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -183,6 +184,12 @@ def test_a_case_that_cannot_be_played_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(CASES, "failing", failing)
     case = run_case("failing", Stage(Host.this(), 1, 0.1, lambda _: None))
     assert (case["error"], case["figures"]) == ("no compiler", [])
+
+
+def test_the_bench_knows_loadgen_only() -> None:
+    for path in (ROOT / "bench").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(from|import) (cluster|reports|ray)\b", text, re.MULTILINE), path
 
 
 def test_the_c_programs_compile_without_warnings(tmp_path: Path) -> None:

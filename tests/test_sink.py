@@ -228,6 +228,13 @@ def test_without_a_compiler_one_line_says_what_to_do(tmp_path: Path, monkeypatch
         sink_program()
 
 
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(RunFailed, match="the sink cannot be kept in .*; set XDG_CACHE_HOME"):
+        sink_program()
+
+
 def test_a_source_that_does_not_compile_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "broken.c"

@@ -32,17 +32,22 @@ class Sink:
 
 
 def compiled(sources: Sequence[Path], name: str) -> Path:
-    """The program that `cc` makes of C sources, from the cache if they are unchanged. Raises RunFailed without `cc`."""
+    """The program that `cc` makes of C sources, from the cache if they are unchanged. Raises RunFailed when it cannot be made."""
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     program = _cache() / f"{name}-{digest}"
     if program.exists():
         return program
-    program.parent.mkdir(parents=True, exist_ok=True)
     units = [str(path) for path in sources if path.suffix == ".c"]
-    with tempfile.TemporaryDirectory(dir=program.parent) as scratch:
-        made = Path(scratch) / name
-        _compile([os.environ.get("CC", "cc"), "-O2", "-o", str(made), *units], name)
-        made.rename(program)  # whole or not at all, also when two processes compile at once
+    try:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=program.parent) as scratch:
+            made = Path(scratch) / name
+            _compile([os.environ.get("CC", "cc"), "-O2", "-o", str(made), *units], name)
+            made.rename(program)  # whole or not at all, also when two processes compile at once
+    except OSError as error:
+        raise RunFailed(
+            f"the {name} cannot be kept in {program.parent} ({error}); set XDG_CACHE_HOME"
+        ) from error
     return program
 
 
