@@ -15,6 +15,7 @@ from bench.peers.measure import CpuOfTree, gap_p99_ms, measure, most_at_once, ve
 from bench.peers.report import peer_tables
 from bench.peers.tools import TOOLS, Places, Said, Tool
 from bench.product import from_tables, from_truth, sent_in
+from bench.report import main as render
 from bench.work import Work
 from loadgen.errors import RunFailed
 from loadgen.sink import running_sink
@@ -156,6 +157,27 @@ def test_ours_from_end_to_end(
     assert found["true_ttft_ms"] >= 200
     assert found["chunks_per_s"] > 0
     assert "| loadgen | 8 | 8 |" in capsys.readouterr().out
+
+
+def test_results_are_rendered_into_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, results = tmp_path / "page.md", tmp_path / "peers.json"
+    page.write_text("a\n<!-- peers -->\nold\n<!-- /peers -->\nb\n")
+    run = {"peer": "loadgen", "streams": 64, "error": "it ended"}
+    result = {
+        "kind": "peers",
+        "date": "2026-12-01",
+        "host": Host.this().facts(),
+        "repeats": 1,
+        "versions": {"aiperf": "0.13.0"},
+        "runs": [run],
+    }
+    results.write_text(json.dumps(result))
+    monkeypatch.setattr("bench.report.PAGE", page)
+    render([str(results)])
+    text = page.read_text()
+    assert text.startswith("a\n<!-- peers -->\n\n2026-12-01, ")
+    assert "| loadgen | 64 | - | - | - | - | - | - | it ended |\n\n<!-- /peers -->\nb\n" in text
+    assert "old" not in text
 
 
 def test_an_unknown_tool_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,7 +231,7 @@ def test_without_a_compiler_one_line_says_what_to_do(tmp_path: Path, monkeypatch
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(RunFailed, match="the sink cannot be kept in .*; set XDG_CACHE_HOME"):
+    with pytest.raises(RunFailed, match=r"the sink cannot be kept in .*; set XDG_CACHE_HOME"):
         sink_program()
 
 
