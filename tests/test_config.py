@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from loadgen.config import parse_sweep, read_sweep
 from loadgen.errors import BadInput
+from loadgen.prompts.settings import PromptSettings
 from loadgen.spec import ExternalServer, ProcessServer
 
 GOOD = """\
@@ -404,3 +405,38 @@ def test_the_most_workers_are_no_fewer_than_those_at_first() -> None:
         "c.yaml:18: clients.max_workers_per_platform: it is below workers_per_platform (4); raise it"
     )
     assert parse_sweep(GOOD + "clients: {workers_per_platform: 4}\n", "c").clients.most_workers == 4
+
+
+WORKLOADS = {
+    "[{output_tokens: 5}]": "workloads[0]: missing; write the prompt lengths, or name a dataset",
+    "[{context_tokens: [9, 50], output_tokens: 5, shared_prefix: 9}]": "workloads[0].shared_prefix: leave each prompt a part",
+    "[{prompt_source: d.jsonl, output_tokens: 5, shared_prefix: 0.5}]": "workloads[0].shared_prefix: leave each prompt a",
+    "[{context_tokens: 9, output_tokens: 5, extra_body: {stream: false}}]": "workloads[0].extra_body.stream: the load",
+    "[{context_tokens: 9, output_tokens: 5, turns: 0}]": "workloads[0].turns: ",
+    "[{context_tokens: [], output_tokens: 5}]": "workloads[0].context_tokens: ",
+    "[{context_tokens: [9, 9], output_tokens: 5}]": "workloads[0].context_tokens[1]: 9 stands twice",
+}
+
+
+def workload_of(text: str) -> str:
+    head, _, rest = GOOD.partition("workloads:")
+    return f"{head}workloads: {text}\nload:{rest.partition('load:')[2]}"
+
+
+@pytest.mark.parametrize("text", WORKLOADS)
+def test_each_problem_of_a_workload_is_one_line(text: str) -> None:
+    said = problem(workload_of(text))
+    assert WORKLOADS[text] in said
+    assert "\n" not in said
+
+
+def test_a_workload_says_what_its_prompts_are() -> None:
+    text = "[{prompt_source: d.jsonl, output_tokens: 5, turns: 3, think_time_s: 2, chat_template_kwargs: {a: [1]}}]"
+    (workload,) = parse_sweep(workload_of(text), "c.yaml").workloads
+    assert workload.contexts == [None]
+    assert workload.prompts == PromptSettings("d.jsonl", turns=3, think_time_s=2, template_kwargs={"a": [1]})
+    shared = parse_sweep(workload_of("[{context_tokens: 1000, output_tokens: 5, shared_prefix: 0.5}]"), "c")
+    assert shared.workloads[0].prompts.shared_tokens(1000) == 500
+    assert PromptSettings(shared_prefix=700).shared_tokens(1000) == 700
+    assert PromptSettings(shared_prefix=700).shared_prompt(1000) == 0.7
+    assert PromptSettings(turns=2).shared_prompt(1000) is None
