@@ -23,6 +23,8 @@ from loadgen.errors import BadInput
 from loadgen.tables import SCHEMA_VERSION, Table
 
 _MARKER = "run.json"
+_LOCK = ".lock"
+_LOGS = "logs"
 _PER_CELL = (tables.REQUESTS, tables.RESPONSES, tables.SERVER_SAMPLES, tables.WORKERS)
 _BY_NAME = {table.name: table for table in tables.TABLES}
 
@@ -54,23 +56,26 @@ class Run:
     ) -> "Run":
         """A new run folder with its frozen config, plan and environment, and an empty file of each table.
 
-        Raises BadInput when `path` exists and is not an empty folder, or cannot be written.
+        A folder whose making was broken off is made anew. Raises BadInput when `path` is anything else than that or
+        an empty folder, or cannot be written.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
+            if not _is_free(path):
                 raise BadInput(
                     f"{path}: the folder is not empty; name a new one with --out, or go on with --resume {path}"
                 )
-            for table in tables.TABLES:
-                (path / table.name).mkdir()
-                _write_parquet(table.schema.empty_table(), path / table.name / "schema.parquet")
-            (path / "logs").mkdir()
             meta = {
                 "loadgen_run": SCHEMA_VERSION,
                 "run_id": path.resolve().name,
                 "created_unix_ns": unix_ns(),
             }
+            run = cls(path, meta)
+            run._take_lock()  # first of all: a folder that has nothing but our files and a lock was being made
+            for table in tables.TABLES:
+                (path / table.name).mkdir(exist_ok=True)
+                _write_parquet(table.schema.empty_table(), path / table.name / "schema.parquet")
+            (path / _LOGS).mkdir(exist_ok=True)
             _write_text(path / "config.yaml", config_text)
             _write_json(path / "plan.json", plan)
             _write_json(path / "environment.json", environment)
@@ -79,8 +84,6 @@ class Run:
             raise BadInput(
                 f"{path}: cannot be written ({error.strerror}); name another folder with --out"
             ) from error
-        run = cls(path, meta)
-        run._take_lock()
         return run
 
     @classmethod
@@ -175,7 +178,7 @@ class Run:
         _write_parquet(table.from_rows(rows), self.path / table.name / f"{name}.parquet")
 
     def _take_lock(self) -> None:
-        lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -187,10 +190,20 @@ class Run:
 
     def _remove_uncommitted(self) -> None:
         committed = {_part(key) for key in self.committed()} | {"schema.parquet"}
-        for table in (*_PER_CELL, tables.GRADES):
+        for table in tables.TABLES:
+            is_per_cell = table in (*_PER_CELL, tables.GRADES)
             for part in (self.path / table.name).iterdir():
-                if part.name not in committed:
+                if part.name.startswith(".") or (is_per_cell and part.name not in committed):
                     part.unlink()
+
+
+def _is_free(path: Path) -> bool:
+    """Whether a run may be made there: nothing is there, or only what a `create` that was broken off leaves."""
+    names = {part.name for part in path.iterdir()}
+    texts = {"config.yaml", "plan.json", "environment.json"}
+    begun = {_LOCK, _LOGS, *texts, *(table.name for table in tables.TABLES)}
+    halves = {f".{name}.tmp" for name in (*texts, _MARKER)}
+    return not names or (_LOCK in names and names <= begun | halves)
 
 
 def _part(key: CellKey) -> str:
@@ -233,3 +246,10 @@ class _whole:  # noqa: N801 - reads as a verb in `with`
         with self._temporary.open("rb") as file:
             os.fsync(file.fileno())
         self._temporary.replace(self._path)
+        folder = os.open(
+            self._path.parent, os.O_RDONLY
+        )  # a power cut must not undo renames out of their order
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,6 +1,7 @@
 """The run folder: whole cells or none, one writer, and tables that anybody can open."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,7 @@ def test_a_crash_between_files_leaves_a_run_that_opens_filters_and_resumes(
         assert set(read_only.read(table)["cell_id"].to_pylist()) == {"old"}
 
     again = Run.resume(run.path)
+    assert not list(run.path.glob("*/.*"))
     for table in ("requests", "responses", "server_samples", "workers", "cells"):
         assert set(pads.dataset(str(run.path / table)).to_table()["cell_id"].to_pylist()) == {"old"}
     again.commit_cell(result("new", requests=1))
@@ -232,6 +234,40 @@ def test_folders_that_are_not_free(tmp_path: Path) -> None:
     assert "cannot be written (File exists)" in bad_input(create, tmp_path / "file")
     assert "cannot be written (Not a directory)" in bad_input(create, tmp_path / "file" / "r")
     assert [path.name for path in full.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("files", range(len(tables.TABLES) + 4))
+def test_a_folder_whose_making_was_broken_off_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    real, left = Path.replace, [files]
+
+    def replace(path: Path, target: Path) -> Path:
+        left[0] -= 1
+        if left[0] < 0:
+            os._exit(9)
+        return real(path, target)
+
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(Path, "replace", replace)
+        create(tmp_path / "r")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert "not a run folder" in bad_input(Run.open, tmp_path / "r")
+
+    create(tmp_path / "r").close()
+    assert Run.open(tmp_path / "r").committed() == set()
+    assert not list((tmp_path / "r").rglob(".*.tmp"))
+
+
+def test_a_users_own_folder_is_never_taken_for_one_of_ours(tmp_path: Path) -> None:
+    for name in ("config.yaml", "logs"):
+        (tmp_path / name).write_text("mine")
+    assert "the folder is not empty" in bad_input(create, tmp_path)
+    (tmp_path / ".lock").write_text("")
+    (tmp_path / "notes").write_text("mine")
+    assert "the folder is not empty" in bad_input(create, tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == "mine"
 
 
 def test_a_path_that_no_file_system_takes_is_bad_input(tmp_path: Path) -> None:
