@@ -86,6 +86,7 @@ class Rig:
             measure_s=measure_s,
             load=load,
         )
+        self.text = text
         self.sweep = parse_sweep(text, "sweep.yaml")
         self.plan = make_plan(self.sweep, None)
         self.run = Run.create(folder / "run", config_text=text, plan={}, environment={})

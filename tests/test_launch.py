@@ -1,5 +1,6 @@
 """One invocation: what fails a run beside its cells is one line and an exit code."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sim_fixtures import SimServer
 
 from cluster import launch
 from cluster.coordinator import Coordinator
-from loadgen.errors import RunFailed
+from loadgen.errors import BadInput, RunFailed
 from loadgen.store import Run
 
 SWEEP = """
@@ -75,3 +76,25 @@ def test_nothing_is_made_when_the_server_is_not_there(tmp_path):
     with pytest.raises(RunFailed, match="cannot be reached"):
         launch.execute(order, Console(quiet=True), local=True, address=None)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_host_without_a_core_for_each_load_worker_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    order = order_of(tmp_path, closed_port())
+    with pytest.raises(RunFailed, match=r"1 load worker.* need 2 cores, this host has 1: lower clients"):
+        launch.execute(order, Console(), local=False, address=None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_trace_that_cannot_be_read_is_bad_input_before_anything_starts(tmp_path):
+    (tmp_path / "t.csv").write_text("timestamp\n2\n1\n", encoding="utf-8")
+    text = SWEEP.format(port=closed_port()).replace(
+        "concurrency: 1", f"arrivals: {{trace: {tmp_path}/t.csv}}"
+    )
+    (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(
+        BadInput, match=r"load.arrivals.trace: .*t.csv:3: 1 comes after 2; sort the trace by time"
+    ):
+        launch.new_order(tmp_path / "sweep.yaml", tmp_path / "run", None)
