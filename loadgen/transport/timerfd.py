@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-from types import TracebackType
-from typing import Self
 
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -30,22 +28,26 @@ class TimerFd:
 
     def set(self, at_ns: int) -> None:
         """Due at `at_ns` of the monotonic clock, at once if that has passed; replaces what was set."""
-        seconds, nanoseconds = divmod(max(at_ns, 1), _NS)
-        spec = _Itimerspec(_Timespec(0, 0), _Timespec(seconds, nanoseconds))
-        if self._libc.timerfd_settime(self.fd, _ABSTIME, ctypes.byref(spec), None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
+        self._arm(max(at_ns, 1))
 
-    def clear(self) -> None:
-        """Takes note of its being due, so that the descriptor is no longer readable."""
+    def disarm(self) -> None:
+        """Nothing is due any more."""
+        self._arm(0)
+
+    def clear(self) -> bool:
+        """Takes note of its being due, so that the descriptor is no longer readable; whether it was."""
         try:
             os.read(self.fd, 8)
         except BlockingIOError:
-            return  # set anew between the wake-up and here
+            return False
+        return True
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Frees the descriptor."""
         os.close(self.fd)
+
+    def _arm(self, at_ns: int) -> None:
+        seconds, nanoseconds = divmod(at_ns, _NS)
+        spec = _Itimerspec(_Timespec(0, 0), _Timespec(seconds, nanoseconds))
+        if self._libc.timerfd_settime(self.fd, _ABSTIME, ctypes.byref(spec), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
