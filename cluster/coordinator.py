@@ -5,14 +5,16 @@ begins, so resuming is starting with some executions already done.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from cluster import rows
 from cluster.commands import key_of
 from cluster.journal import Journal
 from cluster.roles import Clients, Graders, WorkerLost
+from cluster.server_form import learn_form
 from cluster.server_process import ServerFailed
 from cluster.servers import LiveServer, PlatformServer
 from cluster.sweep import (
@@ -78,6 +80,7 @@ class Coordinator:
         watcher: Watcher,
         *,
         shares_cores: bool = False,
+        reserved_cores: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -86,6 +89,7 @@ class Coordinator:
         self._staff = staff
         self._watcher = watcher
         self._shares_cores = shares_cores
+        self._reserved_cores = reserved_cores
         self._trace_ns = trace_of(sweep.load)
         self._corpora = {w.prompt_source: read_source(w.prompt_source) for w in sweep.workloads}
 
@@ -143,7 +147,16 @@ class Coordinator:
         self._journal.add("server_ready", life.config, platform=life.platform, server_id=live.server_id)
         pid = f" (pid {live.pid})" if live.pid is not None else ""
         self._watcher.server(life.platform, f"{life.config}: ready after {live.ready_s:.1f} s{pid}")
+        await self._learn_form(server, live)
         return sweep.server_ready()
+
+    async def _learn_form(self, server: PlatformServer, live: LiveServer) -> None:
+        urls = [target.endpoint for target in live.targets]
+        form = await learn_form(urls, live.model, key_of(live), self._sweep.clients.transport)
+        server.take_form(form)
+        self._journal.add(
+            "server_form", form.sentence, platform=server.platform.name, server_id=live.server_id
+        )
 
     async def _stop(self, sweep: PlatformSweep) -> list[Instruction]:
         platform = sweep.life.platform
@@ -221,6 +234,9 @@ class Coordinator:
         except (WorkerLost, RunFailed) as error:
             self._record_failure(life, execution, str(error), live)
             return
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs its cell, and not the sweep
+            self._record_failure(life, execution, self._journal.fault(error), live)
+            return
         self._run.commit_cell(result)
         self._journal.add(
             "cell_committed", platform=life.platform, server_id=live.server_id, cell=execution.key
@@ -259,6 +275,7 @@ class Coordinator:
 
     def _jobs(self, execution: Execution, live: LiveServer, workers: int) -> list[CellJob]:
         cell = execution.cell
+        reserved = self._reserved_cores.get(cell.platform, ())
         return [
             CellJob(
                 cell=cell,
@@ -276,6 +293,9 @@ class Coordinator:
                 limits=self._sweep.limits,
                 simulated=live.simulated,
                 targets=live.targets,
+                transport=self._sweep.clients.transport,
+                end_marks=live.end_marks,
+                core=reserved[shard.number] if shard.number < len(reserved) else None,
                 trace_ns=self._trace_ns if cell.is_open_loop else None,
                 corpus=Source() if cell.kind == "eval" else self._corpora[cell.prompts.source],
             )
@@ -311,9 +331,10 @@ class Coordinator:
         try:
             grades = await self._staff.graders.grade(execution.cell.workload, responses, requests, limits)
         except WorkerLost as error:
-            self._journal.add(
-                "warning", f"not graded: {error}", platform=execution.cell.platform, cell=execution.key
-            )
+            self._note_ungraded(execution, str(error))
+            return
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_ungraded(execution, self._journal.fault(error))
             return
         row = rows.graded(self._run, execution.key, grades)
         self._journal.add(
@@ -323,6 +344,11 @@ class Coordinator:
             cell=execution.key,
         )
         self._watcher.cell_ended(execution, row)
+
+    def _note_ungraded(self, execution: Execution, why: str) -> None:
+        self._journal.add(
+            "warning", f"not graded: {why}", platform=execution.cell.platform, cell=execution.key
+        )
 
     def _record_failure(self, life: Life, execution: Execution, reason: str, live: LiveServer | None) -> None:
         row = rows.failed_cell(life, execution, reason, live)

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from cluster.host_checks import HostFacts
 from cluster.roles import WorkerFacts
 
 _VERSIONS = ("loadgen", "ray", "aiohttp", "uvloop", "pyarrow", "pydantic", "numpy")
@@ -27,7 +28,9 @@ def environment() -> dict[str, Any]:
     }
 
 
-def head_row(session: str, workers: WorkerFacts | None, *, uses_ray: bool) -> dict[str, Any]:
+def head_row(
+    session: str, workers: WorkerFacts | None, facts: HostFacts, *, uses_ray: bool
+) -> dict[str, Any]:
     """This host's row of `hosts`."""
     return {
         "host": socket.gethostname(),
@@ -41,6 +44,13 @@ def head_row(session: str, workers: WorkerFacts | None, *, uses_ray: bool) -> di
         "load_average": os.getloadavg()[0],
         "worker_niceness": workers.niceness if workers else None,
         "max_open_files": workers.max_open_files if workers else None,
+        "ephemeral_ports": facts.ephemeral_ports,
+        "listen_backlog": facts.listen_backlog,
+        "cpu_governor": ", ".join(facts.cpu_governors) or None,
+        "clock_source": facts.clock_source,
+        "kernel_stamps": facts.kernel_stamps,
+        "memory_available_bytes": facts.memory_available_bytes,
+        "disk_free_bytes": facts.disk_free_bytes,
     }
 
 

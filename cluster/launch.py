@@ -4,16 +4,19 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from cluster import hosts, rows
 from cluster.coordinator import Coordinator, Staff
+from cluster.cores import kept_off, reserve_cores
+from cluster.host_checks import HostFacts, host_facts, host_warnings, need_of
 from cluster.journal import Journal
 from cluster.local import LocalClients, LocalGraders
 from cluster.preflight import check_cores, preflight
@@ -39,8 +42,19 @@ class Order:
 
     sweep: Sweep
     plan: Plan
+    folder: Path
     open_run: Callable[[], Run]
     is_resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The host of one invocation, and how its cores are shared out: by platform, a core for each load worker."""
+
+    host: HostFacts
+    reserved_cores: Mapping[str, Sequence[int]]
+    uses_ray: bool
+    shares_cores: bool
 
 
 def new_order(config: Path, out: Path | None, only_platform: str | None) -> Order:
@@ -54,7 +68,7 @@ def new_order(config: Path, out: Path | None, only_platform: str | None) -> Orde
     def create() -> Run:
         return Run.create(folder, config_text=text, plan=document, environment=hosts.environment())
 
-    return Order(sweep, plan, create, is_resumed=False)
+    return Order(sweep, plan, folder, create, is_resumed=False)
 
 
 def resumed_order(folder: Path) -> Order:
@@ -63,7 +77,7 @@ def resumed_order(folder: Path) -> Order:
     sweep = parse_sweep(run.config_text, str(folder / "config.yaml"))
     plan = make_plan(sweep, run.plan.get("only_platform"))
     _check_files(sweep)
-    return Order(sweep, plan, lambda: Run.resume(folder), is_resumed=True)
+    return Order(sweep, plan, folder, lambda: Run.resume(folder), is_resumed=True)
 
 
 def execute(order: Order, console: Console, *, local: bool, address: str | None) -> tuple[Run, int]:
@@ -73,19 +87,25 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
     """
     if address and not local:
         _check_cluster(address)
-    shares_cores = not local and check_cores(
-        order.sweep.clients, len(order.plan.lives), len(os.sched_getaffinity(0))
+    cores = os.sched_getaffinity(0)
+    shares_cores = not local and check_cores(order.sweep.clients, len(order.plan.lives), len(cores))
+    reserved = (
+        {} if local else reserve_cores(tuple(order.plan.lives), order.sweep.clients.most_workers, cores)
     )
+    host = host_facts(order.folder)
+    warnings = host_warnings(host, need_of(order.sweep, order.plan))
     orphans = asyncio.run(_preflight(order))
     run = order.open_run()
     try:
         journal = Journal(run)
+        for text in warnings:
+            journal.add("warning", text)
         for platform, text in orphans:
             journal.add("orphan_stopped", text, platform=platform)
             console.print(f"{platform}: {text}", markup=False, highlight=False)
         rows.mark_lost_servers(run)
         journal.add("run_resumed" if order.is_resumed else "run_started", order.sweep.name)
-        with _roles(local=local, address=address) as (clients, graders):
+        with kept_off(reserved), _roles(local=local, address=address) as (clients, graders):
             interrupted = asyncio.run(
                 _conduct(
                     order,
@@ -94,8 +114,7 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
                     clients,
                     graders,
                     console,
-                    uses_ray=not local,
-                    shares_cores=shares_cores,
+                    Setting(host, reserved, uses_ray=not local, shares_cores=shares_cores),
                 )
             )
             # before Ray ends, which takes a second: a second Ctrl-C may come
@@ -112,7 +131,7 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
 def _end(run: Run, journal: Journal, *, interrupted: bool) -> int:
     """Notes how the session ended; returns the exit code."""
     if interrupted:
-        journal.add("interrupted", "Ctrl-C or SIGTERM")
+        journal.add("interrupted", "Ctrl-C, SIGTERM, or the end of the terminal")
         return 130
     failed = sum(1 for status in rows.statuses(run).values() if status == "failed")
     ungraded = len(rows.ungraded(run))
@@ -146,9 +165,7 @@ async def _conduct(
     clients: Clients,
     graders: Graders,
     console: Console,
-    *,
-    uses_ray: bool,
-    shares_cores: bool,
+    setting: Setting,
 ) -> bool:
     """Runs the coordinator to its end; True when a signal ended it."""
     servers = {
@@ -165,16 +182,15 @@ async def _conduct(
             journal,
             Staff(clients, graders, servers),
             watcher,
-            shares_cores=shares_cores,
+            shares_cores=setting.shares_cores,
+            reserved_cores=setting.reserved_cores,
         )
         main = asyncio.current_task()
         assert main is not None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, main.cancel)
+        _cancel_on_signals(main)
         try:
             facts = await clients.facts(next(iter(order.plan.lives)))
-            _note_host(run, journal, facts, uses_ray=uses_ray)
+            _note_host(run, journal, facts, setting)
             await coordinator.run()
         except WorkerLost as error:
             raise RunFailed(f"no load worker could be started: {error}") from error
@@ -186,8 +202,27 @@ async def _conduct(
     return False
 
 
-def _note_host(run: Run, journal: Journal, facts: WorkerFacts, *, uses_ray: bool) -> None:
-    row = hosts.head_row(journal.session, facts, uses_ray=uses_ray)
+def _cancel_on_signals(main: "asyncio.Task[Any]") -> None:
+    """Ctrl-C, a polite kill and the end of the terminal cancel the run; under nohup the last does not."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, main.cancel)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, _hang_up, main)
+
+
+def _hang_up(main: "asyncio.Task[Any]") -> None:
+    """The terminal is gone, and words to it would be errors."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        if os.isatty(descriptor):
+            os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    main.cancel()
+
+
+def _note_host(run: Run, journal: Journal, facts: WorkerFacts, setting: Setting) -> None:
+    row = hosts.head_row(journal.session, facts, setting.host, uses_ray=setting.uses_ray)
     run.write_rows(HOSTS, f"head-{journal.session}", [row])
     if facts.niceness > 0:
         journal.add("warning", f"load workers run at niceness {facts.niceness}: their stamps may be late")

@@ -9,13 +9,14 @@ import asyncio
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster import processes
 from cluster.commands import address, fill_in, key_of
 from cluster.proof import max_running_requests, prove_axes, simulation
 from cluster.screen import harmless
+from cluster.server_form import ServerForm
 from cluster.server_process import ServerFailed, ServerProcess, Start, exit_words
 from loadgen.clock import monotonic_ns, unix_ns
 from loadgen.endpoint import Endpoint, NotReady, open_endpoint
@@ -25,6 +26,7 @@ from loadgen.plan import Life
 from loadgen.redact import mask_command, mask_env, mask_info
 from loadgen.spec import Axis, Platform, ProcessServer
 from loadgen.store import Run
+from loadgen.wire import EndMarks
 
 _POLL_S = 0.2
 _PORT_S = 30.0
@@ -49,6 +51,7 @@ class LiveServer:
     pid: int | None
     ready_s: float
     targets: tuple[Target, ...] = ()
+    end_marks: EndMarks = field(default_factory=EndMarks)
 
     def __post_init__(self) -> None:
         if not self.targets:
@@ -93,6 +96,13 @@ class PlatformServer:
         self.live = self._live(life, facts, (monotonic_ns() - began_ns) / 1e9)
         self._run.write_server(self._row)
         return self.live
+
+    def take_form(self, form: ServerForm) -> None:
+        """Notes what a probe of the live server taught."""
+        assert self.live is not None
+        self.live = replace(self.live, end_marks=form.end_marks or EndMarks())
+        self._row |= form.columns
+        self._run.write_server(self._row)
 
     async def died(self) -> str:
         """Waits for the death of a server of ours, and says how it died. Waits for ever on an external one."""

@@ -168,6 +168,7 @@ def test_a_sweep_to_its_end_with_grades_and_a_journal_in_order(tmp_path):
     assert rig.events() == [
         "server_starting",
         "server_ready",
+        "server_form",
         *("cell_started", "cell_committed", "graded"),
         *("cell_started", "cell_committed") * 2,
         "server_stopped",
