@@ -47,8 +47,9 @@ class AiohttpTransport:
         self._in_flight: dict[Exchange, asyncio.Task[None]] = {}
         self._crash: BaseException | None = None
         self._is_closing = False
+        self._api_key = api_key
         self._loop = asyncio.new_event_loop()
-        self._session = self._loop.run_until_complete(_open_session(api_key))
+        self._session: aiohttp.ClientSession | None = None  # opened by `run`: who made this may be in a loop of its own
 
     @property
     def in_flight(self) -> int:
@@ -92,6 +93,7 @@ class AiohttpTransport:
 
     def run(self) -> None:
         """The loop, until `stop`. Raises what a callback raised."""
+        self._loop.run_until_complete(self._open_session())
         watchdog = self._loop.create_task(self._watch())
         watchdog.add_done_callback(self._note_crash)
         self._loop.run_forever()
@@ -108,13 +110,18 @@ class AiohttpTransport:
         self._loop.run_until_complete(self._close())
         self._loop.close()
 
+    async def _open_session(self) -> None:
+        """Within the loop, so that the session is there before requests that were asked for earlier begin."""
+        self._session = self._session or await _open_session(self._api_key)
+
     async def _close(self) -> None:
         self._is_closing = True
         tasks = tuple(self._in_flight.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._session.close()
+        if self._session:
+            await self._session.close()
 
     def _guarded(self, call: Callable[[], None]) -> None:
         try:
@@ -189,6 +196,7 @@ class AiohttpTransport:
         return True
 
     async def _read(self, exchange: Exchange, url: str, body: bytes) -> None:
+        assert self._session is not None
         # a redirect would put the load on a server that nobody asked to measure
         async with self._session.post(
             url, data=body, allow_redirects=False, trace_request_ctx=exchange
