@@ -23,12 +23,14 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.roles import WorkerFacts, WorkerLost
+from cluster.together import run_together
 from loadgen.client import Client, niceness, raise_open_files
 from loadgen.errors import RunFailed
 from loadgen.grading.grade import grade_rows
 from loadgen.grading.problems import problem_set
 from loadgen.grading.sandbox import Limits
 from loadgen.job import CellJob, CellRun
+from loadgen.load.meeting import Point
 
 _START_S = 120.0
 
@@ -73,6 +75,24 @@ class Grader:
         return grade_rows(problem_set(problems), responses, requests, limits)
 
 
+class _Remote:
+    """A load worker's calls over Ray. Each raises WorkerLost."""
+
+    def __init__(self, actor: Any, timeout_s: float) -> None:
+        self._actor = actor
+        self._timeout_s = timeout_s
+
+    async def run_cell(self, job: CellJob) -> CellRun:
+        run: CellRun = await _result(self._actor.run_cell.remote(job), self._timeout_s)
+        return run
+
+    async def reached(self, point: Point) -> None:
+        await _result(self._actor.reached.remote(point), self._timeout_s)
+
+    async def pass_at(self, point: Point, at_ns: int) -> None:
+        await _result(self._actor.pass_at.remote(point, at_ns), self._timeout_s)
+
+
 class RayClients:
     """Load workers by platform and name, made when first needed, and again after a loss."""
 
@@ -83,10 +103,16 @@ class RayClients:
         facts: WorkerFacts = await _result(self._actor(platform, f"{platform}-w0").facts.remote(), _START_S)
         return facts
 
+    async def prepare(
+        self, platform: str, workers: Sequence[str], jobs: Sequence[CellJob], timeout_s: float
+    ) -> None:
+        for name in workers:  # the first fits, the others find it in the cache
+            await _result(self._actor(platform, name).prepare.remote(jobs), timeout_s)
+
     async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
-        refs = [self._actor(platform, job.worker).run_cell.remote(job) for job in jobs]
+        workers = [_Remote(self._actor(platform, job.worker), timeout_s) for job in jobs]
         try:
-            return list(await asyncio.gather(*(_result(ref, timeout_s) for ref in refs)))
+            return await run_together(workers, jobs)
         except BaseException:  # where one has failed, the others would load the server during the next cell
             self._drop(platform)
             raise
@@ -153,7 +179,9 @@ async def _result(ref: Awaitable[Any], timeout_s: float) -> Any:
         async with asyncio.timeout(timeout_s):
             return await ref
     except RayTaskError as error:  # first: it is also what its cause is, TimeoutError included
-        raise error.cause if isinstance(error.cause, Exception) else error from None
+        if isinstance(error.cause, Exception):
+            raise error.cause from error  # whose words are the traceback over there
+        raise
     except TimeoutError as error:
         raise WorkerLost(f"no answer within {timeout_s:.0f} s") from error
     except RayError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.roles import WorkerFacts, WorkerLost
+from cluster.together import run_together
 from loadgen.client import Client, niceness, raise_open_files
 from loadgen.grading.grade import grade_rows
 from loadgen.grading.problems import problem_set
@@ -24,19 +25,28 @@ class LocalClients:
         del platform
         return WorkerFacts(niceness(), raise_open_files())
 
-    async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
+    async def prepare(
+        self, platform: str, workers: Sequence[str], jobs: Sequence[CellJob], timeout_s: float
+    ) -> None:
         del platform
-        clients = [self._clients.setdefault(job.worker, Client(job.worker)) for job in jobs]
-        runs = [asyncio.create_task(c.run_cell(job)) for c, job in zip(clients, jobs, strict=True)]
         try:
             async with asyncio.timeout(timeout_s):
-                return list(await asyncio.gather(*runs))
+                for name in workers:  # the first fits, the others find it in the cache
+                    await self._client(name).prepare(jobs)
+        except TimeoutError as error:
+            raise WorkerLost(f"the prompts were not made within {timeout_s:.0f} s") from error
+
+    def _client(self, name: str) -> Client:
+        return self._clients.setdefault(name, Client(name))
+
+    async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
+        del platform
+        clients = [self._client(job.worker) for job in jobs]
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await run_together(clients, jobs)
         except TimeoutError as error:
             raise WorkerLost(f"the cell did not end within {timeout_s:.0f} s") from error
-        finally:  # where one has failed, the others would load the server during the next cell
-            for run in runs:
-                run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
 
     async def close(self) -> None:
         self._clients.clear()

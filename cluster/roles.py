@@ -28,6 +28,11 @@ class Clients(Protocol):
     async def facts(self, platform: str) -> WorkerFacts:
         """Facts of a platform's first worker. Raises WorkerLost."""
 
+    async def prepare(
+        self, platform: str, workers: Sequence[str], jobs: Sequence[CellJob], timeout_s: float
+    ) -> None:
+        """Makes the prompts of these jobs, on each of the workers. Raises RunFailed, WorkerLost."""
+
     async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
         """Runs the jobs side by side, one a worker. Raises WorkerLost, after which the next call has new workers."""
 

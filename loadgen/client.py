@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
 from loadgen.load.cell import CellLoop
+from loadgen.load.meeting import Point
 from loadgen.load.place import on_core
 from loadgen.prompts.prepare import PromptMaker, chat_options
 from loadgen.questions import Questions, eval_questions, load_questions
@@ -19,11 +20,14 @@ class Client:
     def __init__(self, name: str) -> None:
         self.name = name
         self._prompts = PromptMaker()
+        self._loop: asyncio.Future[CellLoop] | None = None
 
     async def run_cell(self, job: CellJob) -> CellRun:
         """Runs its part of the cell, in a thread. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
         api_key = _api_key(job)
+        made = self._loop = asyncio.get_running_loop().create_future()
         loop = CellLoop(job, await self._questions(job, api_key), api_key)
+        made.set_result(loop)
         running = asyncio.create_task(asyncio.to_thread(_run_on, job.core, loop))
         try:
             return await asyncio.shield(running)
@@ -31,6 +35,17 @@ class Client:
             loop.give_up()
             await asyncio.gather(running, return_exceptions=True)
             raise
+
+    async def reached(self, point: Point) -> None:
+        """Returns when the cell that runs has come to `point`."""
+        assert self._loop is not None, "run_cell comes first"
+        loop = await asyncio.shield(self._loop)
+        await asyncio.wrap_future(loop.meeting.reached(point))
+
+    async def pass_at(self, point: Point, at_ns: int) -> None:
+        """Lets the cell that runs pass `point` at `at_ns` of this host's monotonic clock."""
+        assert self._loop is not None, "run_cell comes first"
+        (await self._loop).pass_at(point, at_ns)
 
     async def prepare(self, jobs: Sequence[CellJob]) -> None:
         """Fits the prompts of a server's cells before the first of them. Raises RunFailed when they cannot be made."""

@@ -55,6 +55,11 @@ class CellJob:
             object.__setattr__(self, "targets", (Target(self.endpoint),))
 
     @property
+    def meets(self) -> bool:
+        """Whether its worker starts, and opens and closes its window, together with others."""
+        return self.shard.of > 1 and self.cell.kind == "load"
+
+    @property
     def weights(self) -> tuple[int, ...]:
         """Of the targets, for `schedule.target_of`."""
         return tuple(target.weight for target in self.targets)

@@ -14,6 +14,7 @@ from loadgen.clock import monotonic_ns
 from loadgen.job import CellJob, CellRun
 from loadgen.load.closed import ClosedLoop
 from loadgen.load.evidence import Collector, Gathered, Usage, worker_evidence
+from loadgen.load.meeting import Meeting, Point
 from loadgen.load.open import OpenLoop
 from loadgen.load.phases import Phases, Stage, make_phases
 from loadgen.load.place import this_place
@@ -52,6 +53,7 @@ class CellLoop:
         self._is_given_up = False
         self._phases: Phases | None = None
         self._usage: Usage | None = None
+        self.meeting = Meeting(is_alone=not job.meets)
         urls = [target.endpoint for target in job.targets]
         self._transport: Transport = make_transport(
             job.transport, urls, time_limits(job.limits), self._ended, api_key=api_key
@@ -79,6 +81,10 @@ class CellLoop:
         self._is_given_up = True
         self._transport.wake(self._transport.stop)
 
+    def pass_at(self, point: Point, at_ns: int) -> None:
+        """Passes a point of the meeting at `at_ns`; may be called from any thread."""
+        self.meeting.pass_at(point, at_ns, self._transport)
+
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -92,13 +98,16 @@ class CellLoop:
         if not self._transport.is_open() and now_ns < deadline_ns:
             self._transport.at(now_ns + _OPENING_LOOK_NS, lambda: self._begin_when_open(deadline_ns))
             return
+        self.meeting.reach(Point.READY, self._begin)
+
+    def _begin(self, at_ns: int) -> None:
         self._usage = Usage()
-        self._phases = make_phases(self._job, now_ns, self._source.settled_ns)
-        self._source.start(now_ns)
-        self._look_at_lag(now_ns + _LAG_TICK_NS)
+        self._phases = make_phases(self._job, at_ns, self._source.settled_ns)
+        self._source.start(at_ns)
+        self._look_at_lag(at_ns + _LAG_TICK_NS)
         if not self._is_eval:
             self._transport.at(self._phases.warmup_deadline_ns, self._advance)
-            self._tick(now_ns + self._phases.tick_ns)
+            self._tick(at_ns + self._phases.tick_ns)
 
     def _ended(self, exchange: Exchange) -> None:
         phases = self._begun
@@ -116,14 +125,24 @@ class CellLoop:
 
     def _advance(self) -> None:
         phases = self._begun
-        while phases.advance(monotonic_ns(), is_exhausted=self._source.is_exhausted):
-            if phases.stage is Stage.MEASURE:
-                self._transport.at(phases.least_end_ns, self._advance)
-                self._transport.at(phases.deadline_ns, self._advance)
+        if phases.is_over(monotonic_ns(), is_exhausted=self._source.is_exhausted):
+            if phases.stage is Stage.WARMUP:
+                self.meeting.reach(Point.WARM, self._open_window)
             else:
-                self._source.stop()
-                self._transport.at(phases.drain_deadline_ns, self._transport.cut_all)
-                self._end_if_drained()
+                self.meeting.reach(Point.COUNTED, self._close_window)
+
+    def _open_window(self, at_ns: int) -> None:
+        phases = self._begun
+        phases.open_window(at_ns)
+        self._transport.at(phases.least_end_ns, self._advance)
+        self._transport.at(phases.deadline_ns, self._advance)
+
+    def _close_window(self, at_ns: int) -> None:
+        phases = self._begun
+        phases.close_window(at_ns)
+        self._source.stop()
+        self._transport.at(phases.drain_deadline_ns, self._transport.cut_all)
+        self._end_if_drained()
 
     def _end_if_drained(self) -> None:
         if not self._transport.in_flight:

@@ -73,15 +73,19 @@ class Phases:
         if self.stage is Stage.WARMUP and not self._is_settled:
             self._is_settled = is_stationary(self._counts)
 
-    def advance(self, now_ns: int, *, is_exhausted: bool) -> bool:
-        """Goes to the next stage if it is time to; whether it did."""
-        if self.stage is Stage.WARMUP and self._may_open(now_ns):
-            self.stage, self.window_start_ns, self._ended_before = Stage.MEASURE, now_ns, self.ended
-            return True
-        if self.stage is Stage.MEASURE and self._may_close(now_ns, is_exhausted=is_exhausted):
-            self.stage, self.window_end_ns = Stage.DRAIN, now_ns
-            return True
-        return False
+    def is_over(self, now_ns: int, *, is_exhausted: bool) -> bool:
+        """Whether it is time for the next stage."""
+        if self.stage is Stage.WARMUP:
+            return self._may_open(now_ns)
+        return self.stage is Stage.MEASURE and self._may_close(now_ns, is_exhausted=is_exhausted)
+
+    def open_window(self, at_ns: int) -> None:
+        """The warm-up ends at `at_ns`."""
+        self.stage, self.window_start_ns, self._ended_before = Stage.MEASURE, at_ns, self.ended
+
+    def close_window(self, at_ns: int) -> None:
+        """The measurement ends at `at_ns`."""
+        self.stage, self.window_end_ns = Stage.DRAIN, at_ns
 
     def _may_open(self, now_ns: int) -> bool:
         is_settled = self._is_settled or not self.load.warmup_until_stationary
