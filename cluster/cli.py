@@ -109,6 +109,45 @@ def run(
 
 
 @main.command()
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--streams", type=click.IntRange(1, 100_000), help="Streams of one worker at once (default 64)."
+)
+@click.option(
+    "--chunk-rate", type=click.FloatRange(1, 400_000), help="Chunks/s to begin with, and to compare."
+)
+@click.option("--event-bytes", type=click.IntRange(1, 1_000_000), help="Bytes of an event (default 480).")
+@click.option("--context-bytes", type=click.IntRange(0, 50_000_000), help="Bytes of a prompt (default 4000).")
+def calibrate(
+    config: Path | None,
+    streams: int | None,
+    chunk_rate: float | None,
+    event_bytes: int | None,
+    context_bytes: int | None,
+) -> None:
+    """Measure how many chunks a second one load worker of this host holds, at the shapes of CONFIG or at a given one.
+
+    Plays a ladder of rates from the built-in sink (a C program, compiled with cc) to a real worker, some ten seconds a
+    shape, and keeps the ceilings for later runs on this host: their cells say what share of it they took.
+    """
+    from cluster import calibrate as calibration  # noqa: PLC0415 - as above
+    from loadgen.config import read_sweep  # noqa: PLC0415 - as above
+
+    if config is not None and (streams or event_bytes or context_bytes):
+        raise click.UsageError(
+            "the shapes come from CONFIG, or from --streams, --event-bytes, --context-bytes"
+        )
+    if config is not None:
+        shapes = calibration.shapes_of(read_sweep(config)[0])
+    else:
+        shapes = [calibration.given_shape(streams, event_bytes, context_bytes)]
+    found, path = calibration.calibrate(shapes, chunk_rate, click.echo)
+    for line in calibration.table(found, chunk_rate):
+        click.echo(line)
+    click.echo(f"kept in {path}")
+
+
+@main.command()
 @click.argument("run_folder", type=click.Path(path_type=Path), metavar="RUN")
 def report(run_folder: Path) -> None:
     """Print the report of a run folder, and write it as Markdown and as one HTML page."""

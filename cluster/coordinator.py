@@ -27,6 +27,7 @@ from cluster.sweep import (
     StartServer,
     StopServer,
 )
+from loadgen.calibration import Calibration
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
@@ -81,6 +82,7 @@ class Coordinator:
         *,
         shares_cores: bool = False,
         reserved_cores: Mapping[str, Sequence[int]] = MappingProxyType({}),
+        calibration: Calibration | None = None,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -90,6 +92,7 @@ class Coordinator:
         self._watcher = watcher
         self._shares_cores = shares_cores
         self._reserved_cores = reserved_cores
+        self._calibration = calibration
         self._trace_ns = trace_of(sweep.load)
         self._corpora = {w.prompt_source: read_source(w.prompt_source) for w in sweep.workloads}
 
@@ -263,6 +266,8 @@ class Coordinator:
             was_restarted=order.is_second_attempt,
             shares_cores=self._shares_cores,
             least_window_s=self._sweep.load.measure_min_s,
+            max_in_flight=self._sweep.load.max_in_flight,
+            calibration=self._calibration,
         )
         return rows.cell_result(facts)
 

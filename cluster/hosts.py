@@ -4,13 +4,13 @@ import importlib.metadata
 import os
 import platform
 import socket
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from cluster.host_checks import HostFacts
 from cluster.roles import WorkerFacts
+from loadgen.calibration import cpu_model
 
 _VERSIONS = ("loadgen", "ray", "aiohttp", "uvloop", "pyarrow", "pydantic", "numpy")
 
@@ -21,7 +21,7 @@ def environment() -> dict[str, Any]:
         "host": socket.gethostname(),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpus": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
@@ -52,13 +52,3 @@ def head_row(
         "memory_available_bytes": facts.memory_available_bytes,
         "disk_free_bytes": facts.disk_free_bytes,
     }
-
-
-def _cpu_model() -> str | None:
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-            return next(
-                (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None
-            )
-    except OSError:
-        return None

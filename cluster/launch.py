@@ -23,6 +23,7 @@ from cluster.preflight import check_cores, preflight
 from cluster.progress import ConsoleWatcher
 from cluster.roles import Clients, Graders, WorkerFacts, WorkerLost
 from cluster.servers import PlatformServer
+from loadgen.calibration import Calibration, read_calibration, write_calibration
 from loadgen.config import parse_sweep, read_sweep
 from loadgen.errors import RunFailed
 from loadgen.plan import Plan, make_plan, plan_document
@@ -53,6 +54,7 @@ class Setting:
 
     host: HostFacts
     reserved_cores: Mapping[str, Sequence[int]]
+    calibration: Calibration | None
     uses_ray: bool
     shares_cores: bool
 
@@ -94,12 +96,15 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
     )
     host = host_facts(order.folder)
     warnings = host_warnings(host, need_of(order.sweep, order.plan))
+    calibration = read_calibration()
     orphans = asyncio.run(_preflight(order))
     run = order.open_run()
     try:
         journal = Journal(run)
         for text in warnings:
             journal.add("warning", text)
+        if calibration:
+            write_calibration(calibration, run.path / "calibration.json")
         for platform, text in orphans:
             journal.add("orphan_stopped", text, platform=platform)
             console.print(f"{platform}: {text}", markup=False, highlight=False)
@@ -114,7 +119,7 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
                     clients,
                     graders,
                     console,
-                    Setting(host, reserved, uses_ray=not local, shares_cores=shares_cores),
+                    Setting(host, reserved, calibration, uses_ray=not local, shares_cores=shares_cores),
                 )
             )
             # before Ray ends, which takes a second: a second Ctrl-C may come
@@ -184,6 +189,7 @@ async def _conduct(
             watcher,
             shares_cores=setting.shares_cores,
             reserved_cores=setting.reserved_cores,
+            calibration=setting.calibration,
         )
         main = asyncio.current_task()
         assert main is not None
@@ -223,6 +229,7 @@ def _hang_up(main: "asyncio.Task[Any]") -> None:
 
 def _note_host(run: Run, journal: Journal, facts: WorkerFacts, setting: Setting) -> None:
     row = hosts.head_row(journal.session, facts, setting.host, uses_ray=setting.uses_ray)
+    row["calibrated_shapes"] = len(setting.calibration.ceilings) if setting.calibration else 0
     run.write_rows(HOSTS, f"head-{journal.session}", [row])
     if facts.niceness > 0:
         journal.add("warning", f"load workers run at niceness {facts.niceness}: their stamps may be late")

@@ -1,7 +1,7 @@
 """What was measured -> rows of `cells`, `requests` and `server_samples`. The arithmetic itself is `loadgen`'s."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,13 +11,14 @@ from cluster.commands import key_of
 from cluster.proof import server_lag_p99_ms
 from cluster.screen import harmless
 from cluster.servers import LiveServer
+from loadgen.calibration import BYTES_PER_TOKEN, TYPICAL_STREAMS, Calibration, Shape
 from loadgen.checks import Evidence, find_doubts
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
 from loadgen.job import CellRun
 from loadgen.metrics import CHUNK_LISTS, Window, accounting_faults, summarize
-from loadgen.metrics.client import client_figures
+from loadgen.metrics.client import chunk_rates, client_figures
 from loadgen.plan import Execution, Life
 from loadgen.records import phase_of
 from loadgen.saturation import Step, Verdict
@@ -45,6 +46,8 @@ class Measured:
     was_restarted: bool
     shares_cores: bool = False
     least_window_s: float = 0.0
+    max_in_flight: int | None = None
+    calibration: Calibration | None = None
 
 
 def cell_result(measured: Measured) -> CellResult:
@@ -63,6 +66,7 @@ def cell_result(measured: Measured) -> CellResult:
             samples=measured.samples,
         ),
         **client_figures(requests, window, [run.evidence for run in measured.runs]),
+        "client_load_share": _load_share(measured, chunk_rates(requests, window)),
         "workers": len(measured.runs),
         "prompt_length_source": measured.runs[0].prompt_length_source,
         "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
@@ -82,6 +86,8 @@ def cell_result(measured: Measured) -> CellResult:
             is_stationary=all(run.is_stationary for run in measured.runs),
             shares_cores=measured.shares_cores,
             least_window_s=measured.least_window_s,
+            max_in_flight=measured.max_in_flight,
+            is_tls=any(target.endpoint.startswith("https:") for target in measured.live.targets),
         )
     )
     cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}
@@ -93,6 +99,21 @@ def cell_result(measured: Measured) -> CellResult:
         samples=SERVER_SAMPLES.from_rows(samples),
         workers=WORKERS.from_rows([_worker_row(measured.execution, run) for run in measured.runs]),
     )
+
+
+def _load_share(measured: Measured, rates: Mapping[str, float]) -> float | None:
+    """Of the worker that is nearest to its calibrated ceiling; None where none is known."""
+    if measured.calibration is None:
+        return None
+    cell = measured.execution.cell
+    streams = -(-(cell.concurrency or measured.max_in_flight or TYPICAL_STREAMS) // len(measured.runs))
+    context_bytes = (cell.context_tokens or 0) * BYTES_PER_TOKEN
+    shares = [
+        measured.calibration.load_share(Shape(streams, event_bytes, context_bytes), rates[run.worker])
+        for run in measured.runs
+        if run.worker in rates and (event_bytes := run.evidence.event_bytes)
+    ]
+    return max((share for share in shares if share is not None), default=None)
 
 
 def _worker_row(execution: Execution, run: CellRun) -> dict[str, Any]:

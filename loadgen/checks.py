@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadgen.client_checks import client_limit, is_much_shared, is_unstamped, shared_share
 from loadgen.prompts.settings import LengthSource
 from loadgen.records import Outcome, Phase, TokenSource
 
@@ -17,9 +18,6 @@ _CACHED_FREE_TOKENS = 32
 _PROMPT_OFF_BY_USAGE = 0.01
 # Below this, a median is one of a handful of requests.
 _FEW_SAMPLES = 8
-# At this lag a stamp is off by more than a chunk's own jitter on a fast server.
-_LOOP_LAG_MS = 10.0
-_BUSY_CORES = 0.9
 # A request that leaves later than this after it was due no longer has the plan's spacing.
 _SEND_LAG_MS = 10.0
 # Workers never open and close their windows in the same moment.
@@ -54,6 +52,8 @@ class Evidence:
     is_stationary: bool = True
     shares_cores: bool = False
     least_window_s: float = 0.0
+    max_in_flight: int | None = None
+    is_tls: bool = False
 
 
 def find_doubts(evidence: Evidence) -> list[Doubt]:
@@ -126,17 +126,31 @@ def _few_samples(evidence: Evidence) -> Doubt | None:
 
 
 def _client_limited(evidence: Evidence) -> Doubt | None:
-    lag, cpu = evidence.cell["loop_lag_p99_ms"], evidence.cell["worker_cpu"]
-    if lag is not None and lag > _LOOP_LAG_MS:
-        return Doubt(
-            "client_limited",
-            f"the client woke {lag:.0f} ms late at its 99th percentile: its stamps are late by as much",
-        )
-    if cpu is not None and cpu > _BUSY_CORES:
-        return Doubt(
-            "client_limited", f"the client used {cpu:.0%} of its core: the cell may measure the client"
-        )
-    return None
+    why = client_limit(
+        evidence.cell, _measured_ok(evidence), is_send_bounded=evidence.max_in_flight is not None
+    )
+    return Doubt("client_limited", why) if why else None
+
+
+def _shared_reads(evidence: Evidence) -> Doubt | None:
+    share = shared_share(_measured_ok(evidence))
+    if not is_much_shared(share):
+        return None
+    return Doubt(
+        "shared_reads",
+        f"{share:.0%} of the events came in one read with a later one: their stamps are the later one's, an upper bound",
+    )
+
+
+def _stamps_user_space(evidence: Evidence) -> Doubt | None:
+    """No doubt with TLS, where there is nothing to be had: the report names whose stamps they are."""
+    if evidence.is_tls or not is_unstamped(evidence.cell):
+        return None
+    return Doubt(
+        "stamps_user_space",
+        f"{evidence.cell['unstamped_read_share']:.0%} of the reads have no kernel stamp: how late the client stamped them "
+        "is known by samples only",
+    )
 
 
 def _below_target(evidence: Evidence) -> Doubt | None:
@@ -262,6 +276,8 @@ _LOAD_CHECKS = (
     _queue_measured,
     _errors,
     _client_limited,
+    _shared_reads,
+    _stamps_user_space,
     _shared_cores,
     _simulated_server_late,
     _cache_contaminated,

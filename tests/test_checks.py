@@ -18,7 +18,15 @@ CELL: dict[str, Any] = {
     "n": 16,
     "e2e_p50_ms": 1000.0,
     "time_scale": 1.0,
+    "arrivals": None,
+    "rate": None,
+    "chunk_gap_mean_ms": 50.0,
     "loop_lag_p99_ms": 1.0,
+    "client_lag_p99_ms": 1.0,
+    "send_lag_p99_ms": 0.1,
+    "unstamped_read_share": 0.0,
+    "worker_chunk_rate": 700.0,
+    "client_load_share": None,
     "worker_cpu": 0.2,
     "in_flight_mean": 8.0,
     "prompt_tokens_mean": 1000.0,
@@ -34,6 +42,8 @@ ROW: dict[str, Any] = {
     "max_tokens": 16,
     "token_source": "continuous_usage",
     "finish_reason": "length",
+    "shared_events": 1,
+    "choice_events": 20,
 }
 
 
@@ -63,7 +73,9 @@ def test_a_sound_cell_has_no_doubt() -> None:
 
 def test_nothing_known_is_no_doubt_but_missing_counts_are() -> None:
     unknown = row(prompt_tokens=None, cached_tokens=None, output_tokens=None, token_source=None)
-    facts = {"loop_lag_p99_ms": None, "worker_cpu": None, "in_flight_mean": None, "e2e_p50_ms": None}
+    names_of = ("loop_lag", "client_lag", "send_lag")
+    facts: dict[str, Any] = {f"{name}_p99_ms": None for name in names_of}
+    facts |= dict.fromkeys(("worker_cpu", "in_flight_mean", "e2e_p50_ms", "unstamped_read_share"))
     assert names(evidence([unknown] * 16, facts, max_running_requests=None, proof={})) == ["tokens_unknown"]
 
 
@@ -77,7 +89,15 @@ RAISED = {
         evidence([*[ROW] * 16, row(outcome="reset", phase="warmup")], {"errors": 1}),
         evidence([*[ROW] * 16, row(outcome="cut", phase="drain")]),
     ),
-    "client_limited": (evidence(cell={"loop_lag_p99_ms": 10.1}), evidence(cell={"loop_lag_p99_ms": 10.0})),
+    "client_limited": (evidence(cell={"worker_cpu": 0.91}), evidence(cell={"worker_cpu": 0.9})),
+    "shared_reads": (
+        evidence([row(shared_events=3)] * 16, {"client_lag_p99_ms": 5.0}),
+        evidence([row(shared_events=2)] * 16, {"client_lag_p99_ms": 5.0}),
+    ),
+    "stamps_user_space": (
+        evidence(cell={"unstamped_read_share": 0.011}),
+        evidence(cell={"unstamped_read_share": 0.010}),
+    ),
     "simulated_server_late": (
         evidence(cell={"time_scale": 10.0}, server_lag_ms=10.1),
         evidence(cell={"time_scale": 10.0}, server_lag_ms=10.0),
@@ -104,8 +124,8 @@ RAISED = {
         evidence(cell={"in_flight_mean": 7.2}),
     ),
     "behind_schedule": (
-        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.1}),
-        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.0}),
+        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.1}, max_in_flight=8),
+        evidence(cell={"arrivals": "poisson", "send_lag_p99_ms": 10.0}, max_in_flight=8),
     ),
     "not_stationary": (evidence(is_stationary=False), evidence(is_stationary=True)),
     "shared_cores": (evidence(shares_cores=True), evidence(shares_cores=False)),
@@ -171,8 +191,8 @@ def test_what_a_workload_shares_may_come_from_the_cache() -> None:
     assert names(evidence([row(cached_tokens=933)] * 16, shared_prompt=None)) == []
 
 
-def test_a_busy_client_is_a_doubt_even_when_it_is_not_late() -> None:
-    assert names(evidence(cell={"worker_cpu": 0.95})) == ["client_limited"]
+def test_over_tls_there_are_no_kernel_stamps_and_that_is_no_doubt() -> None:
+    assert names(evidence(cell={"unstamped_read_share": 1.0}, is_tls=True)) == []
 
 
 def test_failures_are_named_by_their_outcomes() -> None:

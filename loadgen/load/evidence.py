@@ -51,6 +51,11 @@ class WorkerEvidence:
         """Cores used."""
         return self.cpu_s / self.wall_s if self.wall_s else 0.0
 
+    @property
+    def event_bytes(self) -> int | None:
+        """Bytes read for each chunk of text; None of no chunks."""
+        return round(self.read_bytes / self.chunks) if self.chunks else None
+
 
 def _switches() -> tuple[int, int]:
     usage = resource.getrusage(resource.RUSAGE_THREAD)
