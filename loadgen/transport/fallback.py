@@ -6,6 +6,7 @@ hands them over, so its stamps are user space's.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 
@@ -49,7 +50,9 @@ class AiohttpTransport:
         self._is_closing = False
         self._api_key = api_key
         self._loop = asyncio.new_event_loop()
-        self._session: aiohttp.ClientSession | None = None  # opened by `run`: who made this may be in a loop of its own
+        self._session: aiohttp.ClientSession
+        # the first thing in the loop, and not here: who makes this may be in a loop of its own
+        self._loop.call_soon(self._open_session)
 
     @property
     def in_flight(self) -> int:
@@ -84,7 +87,8 @@ class AiohttpTransport:
 
     def wake(self, call: Callable[[], None]) -> None:
         """Calls `call` in the loop's thread; may be called from any."""
-        self._loop.call_soon_threadsafe(self._guarded, call)
+        with suppress(RuntimeError):  # the loop is closed: nobody is there to call it
+            self._loop.call_soon_threadsafe(self._guarded, call)
 
     def cut_all(self) -> None:
         """Ends every exchange in flight with the outcome `cut`."""
@@ -93,7 +97,6 @@ class AiohttpTransport:
 
     def run(self) -> None:
         """The loop, until `stop`. Raises what a callback raised."""
-        self._loop.run_until_complete(self._open_session())
         watchdog = self._loop.create_task(self._watch())
         watchdog.add_done_callback(self._note_crash)
         self._loop.run_forever()
@@ -110,9 +113,8 @@ class AiohttpTransport:
         self._loop.run_until_complete(self._close())
         self._loop.close()
 
-    async def _open_session(self) -> None:
-        """Within the loop, so that the session is there before requests that were asked for earlier begin."""
-        self._session = self._session or await _open_session(self._api_key)
+    def _open_session(self) -> None:
+        self._session = _session(self._api_key)
 
     async def _close(self) -> None:
         self._is_closing = True
@@ -120,8 +122,7 @@ class AiohttpTransport:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._session:
-            await self._session.close()
+        await self._session.close()
 
     def _guarded(self, call: Callable[[], None]) -> None:
         try:
@@ -196,7 +197,6 @@ class AiohttpTransport:
         return True
 
     async def _read(self, exchange: Exchange, url: str, body: bytes) -> None:
-        assert self._session is not None
         # a redirect would put the load on a server that nobody asked to measure
         async with self._session.post(
             url, data=body, allow_redirects=False, trace_request_ctx=exchange
@@ -208,7 +208,7 @@ class AiohttpTransport:
                 exchange.add(monotonic_ns(), block)
 
 
-async def _open_session(api_key: str | None) -> aiohttp.ClientSession:
+def _session(api_key: str | None) -> aiohttp.ClientSession:
     # compression would delay chunks, and make bytes that the server never sent
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if api_key:
