@@ -7,6 +7,7 @@ request; `peer.close()` and `peer.reset()` end it. The server notes what it saw,
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -100,7 +101,9 @@ class ScriptedServer:
 
 
 @asynccontextmanager
-async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
+async def scripted(
+    script: Script, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedServer]:
     """A server that plays `script`; its connections are closed at the end."""
     server = ScriptedServer("")
     tasks: set[asyncio.Task[None]] = set()
@@ -117,9 +120,10 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
         finally:
             writer.close()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 24)
+    listener = await asyncio.start_server(serve, host, 0, limit=1 << 24, ssl=tls)
     server.listener = listener
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    port = listener.sockets[0].getsockname()[1]
+    server.url = f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
     try:
         yield server
     finally:
