@@ -29,6 +29,7 @@ _HEAD = ("streams", "event bytes", "context bytes", "chunks/s", "lag p99 ms", "C
 _LIMITS = {
     "cpu": "CPU of the core",
     "lag": "lag",
+    "others": "other programs or the hypervisor took the core: the client may hold more",
     "sink": "the sink: the client may hold more",
 }
 

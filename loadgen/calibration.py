@@ -48,9 +48,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The highest chunk rate that one worker held at a shape, and what broke above it: lag, cpu, or the sink itself.
+    """The highest chunk rate that one worker held at a shape, and what broke above it: lag, cpu, the sink itself, or
+    others (late, with a core that was half idle: other programs or the hypervisor had it).
 
-    `is_lower_bound`: the sink was the limit, or had to share the client's core; the client may hold more.
+    `is_lower_bound`: one of the last two, or the sink had to share the client's core; the client may hold more.
     """
 
     shape: Shape

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, TypeVar
 
-from reports import compat_table, latency_table
+from reports import client_table, compat_table, latency_table
 from reports.model import CellSummary, Matrix, Place, Ratio, RatioTable, Spread
 from reports.text import known, pairs
 
 Row = Mapping[str, Any]
 _Number = TypeVar("_Number", int, float)
+_MORE = (*latency_table.COLUMNS, *compat_table.COLUMNS, *client_table.COLUMNS)
 _LIMITS = {
     "server": "limited by the server",
     "queue": "limited by the server's queue",
@@ -73,7 +74,8 @@ def _summary(entry: Row, planned: int, rows: Sequence[Row]) -> CellSummary:
         rate=known(entry.get("rate")),
         arrivals=entry.get("arrivals"),
         saturation=tuple(_verdict(row) for row in done if row.get("saturation")),
-        more={name: over(name) for name in (*latency_table.COLUMNS, *compat_table.COLUMNS)},
+        stamp_sources=tuple(sorted({row["stamp_source"] for row in done if row["stamp_source"]})),
+        more={name: over(name) for name in _MORE},
     )
 
 

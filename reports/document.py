@@ -17,6 +17,7 @@ from reports.blocks import (
     Words,
     words,
 )
+from reports.client_table import client_blocks
 from reports.compat_table import compat_blocks
 from reports.guide import CHECKS, READING
 from reports.model import Doubt, GradeGroup, PlatformFacts, Reason, Report, RunFacts
@@ -37,6 +38,7 @@ def document(report: Report) -> Document:
             Section("ratio", "Platform ratios", sections.ratio_blocks(report)),
             Section("grades", "Grades", sections.grade_blocks(report)),
             Section("servers", "Servers", sections.server_blocks(report)),
+            Section("client", "The client", client_blocks(report.matrices)),
             Section("compat", "What other tools would print", compat_blocks(report.matrices)),
             Section("reading", "How to read this", _how_to_read()),
         ),

@@ -44,7 +44,8 @@ def test_a_ladder_ends_near_the_ceiling_in_few_steps(ceiling: float, first: floa
 def test_what_breaks_a_rate() -> None:
     assert _broken(1000, 1000, 0.3, 0.5) is None
     assert _broken(1000, 1000, 0.3, 0.91) == "cpu"
-    assert _broken(1000, 1000, 5.1, 0.5) == "lag"
+    assert _broken(1000, 1000, 5.1, 0.51) == "lag"
+    assert _broken(1000, 1000, 5.1, 0.5) == "others"
     assert _broken(1000, 940, 0.3, 0.5) == "sink"
     assert _broken(1000, 1000, None, 0.5) is None
 
@@ -54,6 +55,7 @@ def test_a_ceiling_is_the_best_that_was_held_and_says_what_broke_next() -> None:
     assert (found.chunks_per_s, found.limit, found.is_lower_bound) == (20, "lag", False)
     assert found.shape == Shape(8, 490, 4000), "the event's real size"
     assert _ceiling(SHAPE, [step(10), step(20, "sink")], is_apart=True).is_lower_bound
+    assert _ceiling(SHAPE, [step(10), step(20, "others")], is_apart=True).is_lower_bound
     assert _ceiling(SHAPE, [step(10), step(20, "cpu")], is_apart=False).is_lower_bound
     assert _ceiling(SHAPE, [step(10)], is_apart=True).is_lower_bound, "nothing broke"
     assert _ceiling(SHAPE, [step(10, "cpu")], is_apart=True).chunks_per_s == 0

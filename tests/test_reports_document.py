@@ -46,6 +46,7 @@ def test_the_order_is_doubts_before_numbers() -> None:
         "Platform ratios",
         "Grades",
         "Servers",
+        "The client",
         "What other tools would print",
         "How to read this",
     ]

@@ -127,7 +127,7 @@ def test_a_long_list_of_doubts_is_folded_but_there(tmp_path: Path, cells: int, f
         for entry in planned
     ]
     html = to_html(load(build_run(tmp_path / "r", planned, cells=rows)))
-    asides = 2  # latencies and gaps; what other tools would print
+    asides = 3  # latencies and gaps; the client; what other tools would print
     assert html.count("<details>") == asides + folded
     assert f"{cells} of 90 failed" in Page(html).text
 

@@ -32,6 +32,8 @@ _REQUEST_CHUNKS = 256
 # A client that keeps up has a tenth of it, one that does not ten times as much; a neighbour's moments lie between.
 _LAG_MS = 5.0
 _BUSY_CORE = 0.9
+# Late with a core that is idle half the time: other programs, or the hypervisor, had it.
+_HALF_BUSY = 0.5
 _OFFERED = 0.95  # of the rate asked for must have come
 _LEAST_RATE, _MOST_RATE = 250.0, 400_000.0
 _CLOSE = 1.3  # a ladder ends when the lowest rate that failed is so near the highest that was held
@@ -105,7 +107,7 @@ def _ceiling(shape: Shape, steps: Sequence[Step], *, is_apart: bool) -> Ceiling:
         limit=limit or "sink",
         lag_p99_ms=best.lag_p99_ms if best else None,
         cpu=best.cpu if best else 0.0,
-        is_lower_bound=not is_apart or limit in (None, "sink"),
+        is_lower_bound=not is_apart or limit in (None, "sink", "others"),
     )
 
 
@@ -124,7 +126,7 @@ def _broken(rate: float, came: float, lag_ms: float | None, cpu: float) -> str |
     if cpu > _BUSY_CORE:
         return "cpu"
     if lag_ms is not None and lag_ms > _LAG_MS:
-        return "lag"
+        return "lag" if cpu > _HALF_BUSY else "others"
     return None if came >= _OFFERED * rate else "sink"
 
 
