@@ -16,6 +16,7 @@ _NS = 1_000_000_000
 # One read: kernel stamp (s and ns of CLOCK_REALTIME; both 0: none), our stamp (ns, monotonic), body bytes read.
 READ = struct.Struct("=qqqq")
 NO_STAMP = bytes(16)
+_SAMPLE_ERROR_NS = 1_000
 
 Integers = npt.NDArray[np.int64]
 
@@ -79,22 +80,25 @@ class ClockOffsets:
     """
 
     def __init__(self) -> None:
-        self._at_ns: list[int] = []
-        self._offset_ns: list[int] = []
+        self._samples: list[tuple[int, int]] = []
+        self._columns = np.empty((0, 2), np.int64)
 
     def add(self, at_ns: int, offset_ns: int) -> None:
-        self._at_ns.append(at_ns)
-        self._offset_ns.append(offset_ns)
+        """A sample; one that differs from the last by no more than a sample's own error adds nothing."""
+        if not self._samples or abs(offset_ns - self._samples[-1][1]) > _SAMPLE_ERROR_NS:
+            self._samples.append((at_ns, offset_ns))
 
     def reads(self, exchange: Exchange) -> Reads:
         """The reads of `exchange` on the monotonic clock."""
         raw = np.frombuffer(exchange.reads, np.int64).reshape(-1, 4)
         kernel_s, kernel_ns, user_ns, size = raw.T
-        is_kernel = (kernel_s != 0) & bool(self._at_ns)
+        is_kernel = (kernel_s != 0) & bool(self._samples)
         arrival_ns = user_ns.copy()
         if is_kernel.any():
-            sample = np.searchsorted(self._at_ns, user_ns, side="right") - 1
-            offset_ns = np.array(self._offset_ns, np.int64)[np.maximum(sample, 0)]
+            if len(self._columns) < len(self._samples):
+                self._columns = np.array(self._samples, np.int64)
+            at_ns, offsets_ns = self._columns.T
+            offset_ns = offsets_ns[np.maximum(np.searchsorted(at_ns, user_ns, side="right") - 1, 0)]
             # a kernel stamp after ours would be an error of the offset: ours is then the better bound
             stamp_ns = np.minimum(kernel_s * _NS + kernel_ns - offset_ns, user_ns)
             arrival_ns = np.where(is_kernel, stamp_ns, user_ns)
