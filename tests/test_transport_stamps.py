@@ -100,9 +100,10 @@ async def _once_blocked() -> tuple[Exchange, Reads, list[int]]:
 def test_the_offset_of_the_clocks_is_the_latest_before_the_read() -> None:
     offsets = ClockOffsets()
     offsets.add(100, S + 1_000)
-    offsets.add(200, S + 1_500)
+    offsets.add(150, S + 1_400)  # within a sample's own error: the clock has not moved
+    offsets.add(200, S + 11_500)
     exchange = Exchange()
-    for user_ns, realtime_ns in ((50, 1_040), (150, 1_140), (200, 1_690), (300, 1_700)):
+    for user_ns, realtime_ns in ((50, 1_040), (150, 1_140), (200, 11_690), (300, 11_700)):
         exchange.reads += READ.pack(1, realtime_ns, user_ns, 1)
     assert offsets.reads(exchange).arrival_ns.tolist() == [40, 140, 190, 200]
 
