@@ -159,7 +159,8 @@ class RawTransport:
             for fd, happened in events:
                 # one that an earlier event of this round closed is gone
                 if connection := handlers.get(fd):
-                    connection.handle(happened)
+                    handle = connection.handle
+                    handle(happened)
                 elif fd == self._timer.fd:
                     self._run_timers()
                 elif fd == self._wake_fd:
