@@ -26,6 +26,7 @@ TYPICAL_STREAMS = 64
 # How far a shape may be from the one asked for: the factor by which each of its sizes may differ. What a chunk costs
 # hardly depends on the prompt, which goes out once a request.
 _REACH = {"streams": 4.0, "event_bytes": 4.0, "context_bytes": 64.0}
+_SAME = 0.05
 _LEAST_BYTES = 256  # below, the cost of a prompt is that of its request
 
 
@@ -85,9 +86,10 @@ class Calibration:
         return chunks_per_s / ceiling.chunks_per_s if ceiling and ceiling.chunks_per_s else None
 
     def with_ceilings(self, more: Iterable[Ceiling]) -> "Calibration":
-        """With these too, in place of earlier ones at the same shapes."""
-        by_shape = {ceiling.shape: ceiling for ceiling in (*self.ceilings, *more)}
-        return Calibration(self.key, tuple(by_shape.values()))
+        """With these too, in place of earlier ones at hardly another shape: event sizes differ a little by themselves."""
+        new = tuple(more)
+        kept = [one for one in self.ceilings if all(one.shape.distance(it.shape) > _SAME for it in new)]
+        return Calibration(self.key, (*kept, *new))
 
 
 def host_key() -> dict[str, str]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -103,3 +104,17 @@ async def _gone(pid: int) -> None:
     async with asyncio.timeout(20):
         while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             await asyncio.sleep(0.05)
+
+
+def test_a_worker_measures_on_the_core_that_is_reserved_for_it_and_ray_stays_off_it(sim):
+    core = max(os.sched_getaffinity(0))
+
+    async def work(clients: RayClients) -> None:
+        (run,) = await clients.run("box", [replace(cell_job(sim), core=core)], 60)
+        assert run.place.cores == (core,)
+        assert run.place.is_pinned
+        assert run.place.pid == await pid_of(clients, "box", "box-w0") != os.getpid()
+        (free,) = await clients.run("box", [cell_job(sim)], 60)
+        assert (free.place.cores, free.place.is_pinned) == (tuple(sorted(os.sched_getaffinity(0))), False)
+
+    on_ray(work)

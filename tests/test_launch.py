@@ -1,6 +1,7 @@
 """One invocation: what fails a run beside its cells is one line and an exit code."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sim_fixtures import SimServer
 
 from cluster import launch
 from cluster.coordinator import Coordinator
+from loadgen.calibration import Calibration, Ceiling, Shape, host_key, read_calibration, write_calibration
 from loadgen.errors import BadInput, RunFailed
 from loadgen.store import Run
 
@@ -98,3 +100,34 @@ def test_a_trace_that_cannot_be_read_is_bad_input_before_anything_starts(tmp_pat
         BadInput, match=r"load.arrivals.trace: .*t.csv:3: 1 comes after 2; sort the trace by time"
     ):
         launch.new_order(tmp_path / "sweep.yaml", tmp_path / "run", None)
+
+
+def test_the_host_and_its_calibration_go_into_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ceiling = Ceiling(Shape(1, 480, 240), 50_000.0, "cpu", 0.2, 0.9, is_lower_bound=False)
+    write_calibration(Calibration(host_key(), (ceiling,)))
+    monkeypatch.setattr(launch, "host_warnings", lambda *_: ["the clock source is a sundial"])
+    with SimServer("--time-scale", "40") as sim:
+        order = order_of(tmp_path, sim.port)
+        run, _ = launch.execute(order, Console(quiet=True), local=True, address=None)
+    assert read_calibration(run.path / "calibration.json") == Calibration(host_key(), (ceiling,))
+    (host,) = run.read("hosts").to_pylist()
+    assert (host["calibrated_shapes"], host["kernel_stamps"]) == (1, True)
+    assert host["disk_free_bytes"] > 0
+    (cell,) = run.read("cells").to_pylist()
+    assert 0 < cell["client_load_share"] < 1
+    (worker,) = run.read("workers").to_pylist()
+    assert (worker["transport"], worker["is_pinned"], worker["streams"]) == ("raw", False, 1)
+    (server,) = run.read("servers").to_pylist()
+    assert (server["end_marks"], server["token_counts"]) == ("finish_reason, [DONE]", "continuous_usage")
+    warnings = [row["detail"] for row in run.read("journal").to_pylist() if row["event"] == "warning"]
+    assert "the clock source is a sundial" in warnings
+
+
+def test_a_host_that_cannot_carry_the_plan_is_refused_before_a_folder_is_made(tmp_path, monkeypatch):
+    facts = launch.host_facts(tmp_path)
+    monkeypatch.setattr(launch, "host_facts", lambda _: replace(facts, ephemeral_ports=0))
+    order = order_of(tmp_path, closed_port())
+    with pytest.raises(RunFailed, match="need as many ports"):
+        launch.execute(order, Console(quiet=True), local=True, address=None)
+    assert not (tmp_path / "run").exists()

@@ -1,7 +1,7 @@
 """What was measured -> rows: several workers as one cell, failed cells, grades, and counters of a server that talks nonsense."""
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from scripted_server import Peer, Request, closed_port, scripted
 
 from cluster import rows
 from cluster.servers import LiveServer
+from loadgen.calibration import Calibration, Ceiling, Shape
 from loadgen.job import CellRun, Target
 from loadgen.load.evidence import WorkerEvidence
 from loadgen.load.place import Place
 from loadgen.plan import Cell, Execution
-from loadgen.records import Outcome, Phase, RequestRecord
+from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord
 from loadgen.saturation import Limit, Step, Verdict
 from loadgen.tables import GRADES, RESPONSES, RequestContext, requests_table
 
@@ -97,6 +98,31 @@ def test_a_cell_knows_its_servers_counters_and_whether_its_sums_come_out():
     assert "accounting" not in cell["checks"]
     twice = measured(part("w0", {0: 10.5}, (10, 20)), part("w1", {0: 11.5}, (10, 20)))
     assert "accounting" in rows.cell_result(twice).cell["checks"]
+
+
+def test_a_cell_takes_the_share_of_its_ceiling_that_its_busiest_worker_takes():
+    def busy(worker: str, index: int, chunks: int) -> CellRun:
+        run = part(worker, {index: 10.5}, (10, 20))
+        arrivals = [10 * S + S // 2 + n * S // 1000 for n in range(chunks)]
+        record = RequestRecord(
+            index, Phase.MEASURE, arrivals[0], 16, sent_ns=arrivals[0], done_ns=12 * S, outcome=Outcome.OK,
+            chunk_ns=arrivals, chunk_kind=[ChunkKind.ANSWER] * chunks,
+        )  # fmt: skip
+        context = RequestContext(LOAD.cell.cell_id, 1, "box", "box.plain.1", worker, 1.0)
+        evidence = replace(run.evidence, read_bytes=480 * chunks, chunks=chunks)
+        return replace(run, requests=requests_table([record], context), evidence=evidence)
+
+    ceiling = Ceiling(Shape(1, 480, 240), 100.0, "cpu", 0.2, 0.9, is_lower_bound=False)
+    two = (busy("w0", 0, 800), busy("w1", 1, 200))  # in a window of 10 s
+    row = rows.cell_result(measured(*two, calibration=Calibration({}, (ceiling,)))).cell
+    assert (row["worker_chunk_rate"], row["client_load_share"]) == (80.0, 0.8)
+    assert "client_limited" in row["checks"]
+    far = replace(ceiling, shape=Shape(64, 480, 240))
+    assert (
+        rows.cell_result(measured(*two, calibration=Calibration({}, (far,)))).cell["client_load_share"]
+        is None
+    )
+    assert rows.cell_result(measured(*two)).cell["client_load_share"] is None
 
 
 def test_workers_that_never_measured_together_give_no_figures():
