@@ -37,7 +37,8 @@ def client_blocks(matrices: tuple[Matrix, ...]) -> tuple[Block, ...]:
             words(
                 "The worst repeat and worker of each cell, in real time. Where the kernel stamped the arrivals, they are "
                 "right however late the client read; where it did not (TLS, aiohttp), they are as late as the loop was. "
-                "Events of a shared read have the last one's stamp. The ceiling is that of loadgen calibrate; ? where "
+                "Events of a shared read have the last one's stamp; an answer's last chunk, sent together with its end, is "
+                "often one. The ceiling is that of loadgen calibrate; ? where "
                 "this host was not calibrated for such a shape."
             )
         ),
