@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
+from loadgen.calibration import Shape
 from loadgen.client_checks import client_limit, is_unstamped, shared_share
+from loadgen.load.ceiling import _run
+from loadgen.metrics import CHUNK_LISTS, Window, summarize
+from loadgen.metrics.client import client_figures
+from loadgen.sink import running_sink, truth
 
 CELL: dict[str, Any] = {
     "worker_cpu": 0.3, "client_load_share": 0.5, "worker_chunk_rate": 5000.0, "arrivals": None, "rate": None,
@@ -81,3 +86,20 @@ def test_nothing_known_is_nothing_said() -> None:
 def test_the_chunk_that_comes_with_the_end_of_its_stream_is_not_counted() -> None:
     assert shared_share(ALONE) == 0
     assert shared_share([{"shared_events": 0, "choice_events": 60}, *SHARED[:1]]) == 6 / 160
+
+
+def test_a_client_that_is_overdriven_on_purpose_says_so() -> None:
+    """The real worker against a sink that sends as fast as it can: more than any client takes."""
+    with running_sink("-w", "40", "-n", "256") as sink:
+        truth.reset(sink.url, iv=0)
+        run = _run(sink.url, Shape(256, 480, 400))
+    window = Window(run.window_start_ns, run.window_end_ns, 1.0)
+    cell = {
+        **CELL,
+        **summarize(run.requests, window),
+        **client_figures(run.requests, window, [run.evidence]),
+    }
+    said = client_limit(cell, run.requests.drop_columns(CHUNK_LISTS).to_pylist(), is_send_bounded=False)
+    assert said
+    assert cell["stamp_source"] == "kernel"
+    assert cell["shared_chunk_share"] > 0.05
