@@ -42,6 +42,7 @@ from loadgen.store import CellResult, Run
 from loadgen.trace import trace_of
 
 _FLUSH_WAIT_S = 10.0
+_PREPARE_S = 1800.0
 # A server that dies refuses connections before it exits: SGLang, whose scheduler has died, by five seconds.
 _DYING_S = 15.0
 # Beyond the bounds of the cell itself: fitting prompts, decoding, and the way back.
@@ -151,15 +152,29 @@ class Coordinator:
         pid = f" (pid {live.pid})" if live.pid is not None else ""
         self._watcher.server(life.platform, f"{life.config}: ready after {live.ready_s:.1f} s{pid}")
         await self._learn_form(server, live)
+        await self._prepare_prompts(life, live)
         return sweep.server_ready()
+
+    async def _prepare_prompts(self, life: Life, live: LiveServer) -> None:
+        """Makes the prompts of all load cells of the life to length before its first cell, and not between two."""
+        asked = {
+            (e.cell.workload, e.cell.context_tokens): e for e in life.executions if e.cell.kind == "load"
+        }
+        jobs = [self._jobs(execution, live, 1)[0] for execution in asked.values()]
+        workers = [f"{life.platform}-w{number}" for number in range(self._sweep.clients.workers_per_platform)]
+        try:
+            await self._staff.clients.prepare(life.platform, workers, jobs, _PREPARE_S)
+        except (RunFailed, WorkerLost) as error:  # the cells themselves will meet it, and say so
+            self._journal.add(
+                "warning", f"prompts: {error}", platform=life.platform, server_id=live.server_id
+            )
 
     async def _learn_form(self, server: PlatformServer, live: LiveServer) -> None:
         urls = [target.endpoint for target in live.targets]
         form = await learn_form(urls, live.model, key_of(live), self._sweep.clients.transport)
         server.take_form(form)
-        self._journal.add(
-            "server_form", form.sentence, platform=server.platform.name, server_id=live.server_id
-        )
+        event = "server_form" if form.end_marks else "warning"
+        self._journal.add(event, form.sentence, platform=server.platform.name, server_id=live.server_id)
 
     async def _stop(self, sweep: PlatformSweep) -> list[Instruction]:
         platform = sweep.life.platform

@@ -179,6 +179,8 @@ def _server_life(row: Row) -> ServerLife:
         ready_s=known(row["ready_s"]),
         version=row["version"],
         max_running_requests=row["max_running_requests"],
+        end_marks=row["end_marks"],
+        token_counts=row["token_counts"],
         proof=pairs(row["proof"]),
         log_tail=row["log_tail"],
     )

@@ -218,6 +218,8 @@ class ServerLife:
     ready_s: float | None
     version: str | None
     max_running_requests: int | None
+    end_marks: str | None
+    token_counts: str | None
     proof: str
     log_tail: str | None
 

@@ -264,6 +264,8 @@ def server_blocks(report: Report) -> tuple[Block, ...]:
         Column("ready s", numeric=True),
         Column("version", brief=False),
         Column("max running", numeric=True),
+        Column("streams end with", brief=False),
+        Column("token counts", brief=False),
         Column("proof of the axes"),
         Column("state"),
     )
@@ -283,6 +285,8 @@ def _server_row(life: ServerLife) -> tuple[Words, ...]:
         words(one_decimal(life.ready_s)),
         words(plain(life.version)),
         words(plain(life.max_running_requests)),
+        words(plain(life.end_marks)),
+        words(plain(life.token_counts)),
         words(life.proof),
         words(Span(life.state, "bad" if life.state in _FAILED_STATES else ""), failure),
     )

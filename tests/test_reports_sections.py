@@ -158,20 +158,21 @@ def test_servers_show_what_is_known_and_the_log_of_those_that_fell(tmp_path: Pat
         log_tail=log,
     )
     fallen |= {"max_running_requests": None}
+    probed = {"end_marks": "finish_reason, [DONE]", "token_counts": "usage"}
     blocks = sections.server_blocks(
-        load(build_run(tmp_path / "r", [], servers=[server_row("pcie-0"), fallen]))
+        load(build_run(tmp_path / "r", [], servers=[server_row("pcie-0", **probed), fallen]))
     )
     assert grids(blocks)[0][1:] == [
-        ["pcie-0", "pcie", "base", "budget=8", "4321", "83.4", "0.5.6", "48", "budget=verified", "stopped"],
+        [
+            *("pcie-0", "pcie", "base", "budget=8", "4321", "83.4", "0.5.6", "48"),
+            *("finish_reason, [DONE]", "usage", "budget=verified", "stopped"),
+        ],
         [
             "pcie-1",
             "pcie",
             "base",
             "budget=8",
-            "?",
-            "?",
-            "?",
-            "?",
+            *(["?"] * 6),
             "budget=verified",
             "failed: no answer in 60 s",
         ],
