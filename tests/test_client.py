@@ -27,6 +27,7 @@ from loadgen.client import Client
 from loadgen.errors import RunFailed
 from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
+from loadgen.load.meeting import Point
 from loadgen.metrics import Window, summarize
 from loadgen.plan import Cell
 from loadgen.prompts.corpus import builtin_paragraphs
@@ -47,6 +48,8 @@ def load(**values: Any) -> Load:
         "measure_max_s": 5,
         "drain_max_s": 5,
         "measure_min_requests": 1,
+        "ramp_s": 0,
+        "warmup_until_stationary": False,
     }
     return Load(**{"concurrency": [1], **usual, **values})
 
@@ -102,6 +105,16 @@ def run_cell(
             return cell_run, server, cell_run.requests.to_pylist()
 
     return asyncio.run(work())
+
+
+async def conducted(client: Client, of_several: CellJob) -> CellRun:
+    """One worker's part of a cell that several share; it waits for nobody."""
+    running = asyncio.create_task(client.run_cell(of_several))
+    await asyncio.sleep(0)
+    for point in Point:
+        await client.reached(point)
+        await client.pass_at(point, time.monotonic_ns())
+    return await running
 
 
 def figures(cell_run: CellRun) -> dict[str, Any]:
@@ -302,7 +315,11 @@ def test_a_simulated_clock_shortens_the_bounds() -> None:
 
 
 def test_a_worker_sends_its_shard_alone() -> None:
-    _, _, rows = run_cell(good, shard=Shard(1, 3, 2))
+    async def work() -> list[dict[str, Any]]:
+        async with scripted(llm(good)) as server:
+            return (await conducted(Client("w1"), job(server.url, shard=Shard(1, 3, 2)))).requests.to_pylist()
+
+    rows = asyncio.run(work())
     assert [row["request_index"] for row in rows] == [1 + 3 * n for n in range(len(rows))]
 
 
@@ -405,6 +422,54 @@ def test_an_evaluation_asks_each_problem_once_over_all_shards() -> None:
         assert {row["content"] for row in rows} == {"w0 w1 w2 "}
         asked += [row["problem"] for row in rows]
     assert sorted(asked) == sorted(problem.name for problem in problems)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_an_evaluation_whose_last_requests_are_refused_ends(streams: int) -> None:
+    problems = len(problem_set("classic").problems)
+
+    async def busy(peer: Peer, _: Request) -> None:
+        await peer.answer({"error": {"message": "full"}}, 503)
+
+    async def work() -> CellRun:
+        cell = Cell("p.s.eval", "eval", "p", "s", "classic", None, 4096, 0.0, streams * problems)
+        shard = Shard(problems - 2, problems, streams)
+        async with scripted(llm(busy)) as server:
+            asked = replace(job(server.url), cell=cell, shard=shard, corpus=Source())
+            return await asyncio.wait_for(Client("w0").run_cell(asked), 20)
+
+    cell_run = asyncio.run(work())
+    assert cell_run.complete
+    assert cell_run.requests["outcome"].to_pylist() == ["rejected"]
+
+
+def test_a_worker_that_has_no_problem_to_ask_ends() -> None:
+    async def work() -> CellRun:
+        cell = Cell("p.s.eval", "eval", "p", "s", "classic", None, 4096, 0.0, 1000)
+        async with scripted(llm(good)) as server:
+            asked = replace(job(server.url), cell=cell, shard=Shard(999, 1000, 1), corpus=Source())
+            return await asyncio.wait_for(Client("w0").run_cell(asked), 20)
+
+    assert asyncio.run(work()).requests.num_rows == 0
+
+
+def test_an_answer_of_a_token_is_no_refusal() -> None:
+    """A pause after each short answer would leave most of the streams empty."""
+
+    async def brief(peer: Peer, _: Request) -> None:
+        await asyncio.sleep(0.02)
+        await peer.stream(delta("x", tokens=1, finish="stop") + usage(1))
+
+    cell_run, _, _ = run_cell(brief, streams=8, load=load(measure_requests_per_stream=8))
+    assert figures(cell_run)["in_flight_mean"] > 5  # with pauses, 1.3
+
+
+@pytest.mark.parametrize("transport", ["raw", "aiohttp"])
+def test_a_cell_by_either_transport(transport: str) -> None:
+    cell_run, _, rows = run_cell(good, transport=transport)
+    assert cell_run.complete
+    assert {row["outcome"] for row in rows} == {"ok"}
+    assert cell_run.transport == transport
 
 
 def test_two_repeats_on_a_server_with_a_prefix_cache_are_both_cold() -> None:

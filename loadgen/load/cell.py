@@ -116,8 +116,7 @@ class CellLoop:
         self._source.ended(exchange)
         self._transport.later(lambda: self._spool.add(exchange))
         if self._is_eval:
-            if self._source.is_exhausted and not self._transport.in_flight:
-                self._close_eval()
+            self._end_if_exhausted()
         elif phases.stage is Stage.DRAIN:
             self._end_if_drained()
         else:
@@ -148,6 +147,14 @@ class CellLoop:
         if not self._transport.in_flight:
             self._transport.later(self._transport.stop)
 
+    def _end_if_exhausted(self) -> None:
+        if not self._source.is_exhausted or self._transport.in_flight:
+            return
+        if not self._is_eval:
+            self._advance()
+        elif not self._begun.is_complete:
+            self._close_eval()
+
     def _close_eval(self) -> None:
         phases = self._begun
         phases.window_start_ns, phases.window_end_ns = phases.start_ns, monotonic_ns()
@@ -165,6 +172,8 @@ class CellLoop:
     def _look_at_lag(self, due_ns: int) -> None:
         now_ns = monotonic_ns()
         self._lags_ns.append(max(0, now_ns - due_ns))
+        # streams may end without a request: there was nothing to ask, or the last one was refused
+        self._end_if_exhausted()
         next_ns = now_ns + _LAG_TICK_NS
         self._transport.at(next_ns, lambda: self._look_at_lag(next_ns))
 

@@ -2,6 +2,7 @@
 stay at the target. With conversations, a stream has one conversation after the other, and thinks between its turns.
 """
 
+import re
 from functools import partial
 
 from loadgen.clock import monotonic_ns
@@ -18,6 +19,7 @@ _NS = 1_000_000_000
 # A refusal comes back in a millisecond; without a pause a closed loop would turn it into a flood.
 _REFUSED_PAUSE_NS = _NS // 10
 _REFUSED_BYTES = 600
+_FINISHED = re.compile(rb'"finish_reason":\s*"')
 
 
 class ClosedLoop:
@@ -124,4 +126,7 @@ def _answer(exchange: Exchange, offsets: ClockOffsets) -> str | None:
 
 
 def _is_refused(exchange: Exchange) -> bool:
-    return exchange.status != 200 or len(exchange.body) < _REFUSED_BYTES
+    if exchange.status != 200:
+        return True
+    # a server may refuse inside a 200; the answer of a token or two is as short, and finished
+    return len(exchange.body) < _REFUSED_BYTES and not _FINISHED.search(exchange.body)

@@ -76,7 +76,7 @@ class Phases:
     def is_over(self, now_ns: int, *, is_exhausted: bool) -> bool:
         """Whether it is time for the next stage."""
         if self.stage is Stage.WARMUP:
-            return self._may_open(now_ns)
+            return self._may_open(now_ns, is_exhausted=is_exhausted)
         return self.stage is Stage.MEASURE and self._may_close(now_ns, is_exhausted=is_exhausted)
 
     def open_window(self, at_ns: int) -> None:
@@ -87,13 +87,13 @@ class Phases:
         """The measurement ends at `at_ns`."""
         self.stage, self.window_end_ns = Stage.DRAIN, at_ns
 
-    def _may_open(self, now_ns: int) -> bool:
+    def _may_open(self, now_ns: int, *, is_exhausted: bool) -> bool:
         is_settled = self._is_settled or not self.load.warmup_until_stationary
         has_begun = now_ns >= self.start_ns + self.settled_ns
         is_warm = self.ended >= warmup_requests(self.load, self.shard)
         if has_begun and is_warm and is_settled:
             return True
-        if now_ns < self.warmup_deadline_ns:
+        if now_ns < self.warmup_deadline_ns and not is_exhausted:
             return False
         self.is_stationary = is_settled
         self._is_warm_in_time = is_warm
