@@ -5,6 +5,7 @@ Paths below /proc and /sys are read under `root`, so that a test can show anothe
 
 import os
 import resource
+import select
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ _DISK_SHARE = 0.5
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _STAMP_TRIES = 50
 _STAMP_WAIT_S = 0.2
+_STAMP_PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ def host_facts(folder: Path, root: Path = Path("/")) -> HostFacts:
     )
 
 
-def need_of(sweep: Sweep, plan: Plan) -> Need:
-    """What a plan needs."""
+def need_of(sweep: Sweep, plan: Plan, *, is_resumed: bool = False) -> Need:
+    """What a plan needs; of disk nothing is known to be left of a resumed one."""
     most = max((_streams(sweep, execution.cell) for _, execution in plan.executions()), default=0)
     platforms = [platform for platform in sweep.platforms if platform.name in plan.lives]
     largest = max((_largest_share([t.weight for t in p.server.targets]) for p in platforms), default=1.0)
@@ -84,7 +86,7 @@ def need_of(sweep: Sweep, plan: Plan) -> Need:
         connections_per_worker=-(-most // sweep.clients.workers_per_platform),
         connections_per_endpoint=round(most * largest),
         workers=len(platforms) * sweep.clients.workers_per_platform,
-        disk_bytes=plan.estimate.disk_bytes,
+        disk_bytes=0 if is_resumed else plan.estimate.disk_bytes,
         is_raw=sweep.clients.transport == "raw",
         has_local_server=any(address(p.server.endpoint)[0] in _LOCAL for p in platforms),
     )
@@ -97,20 +99,27 @@ def host_warnings(facts: HostFacts, need: Need) -> list[str]:
 
 
 def has_kernel_stamps() -> bool:
-    """Whether a read over loopback comes with a kernel stamp. The first ones after the option is set may have none."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
-        if not ask_for_stamps(client):
-            return False
-        client.settimeout(_STAMP_WAIT_S)
-        client.connect(listener.getsockname())
-        server, _ = listener.accept()
-        with server:
-            return any(_is_stamped(server, client) for _ in range(_STAMP_TRIES))
+    """Whether a read over loopback comes with a kernel stamp; not where there is no loopback."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+            client.settimeout(_STAMP_WAIT_S)
+            client.connect(listener.getsockname())
+            server, _ = listener.accept()
+            with server:
+                return ask_for_stamps(client) and any(
+                    _is_stamped(server, client) for _ in range(_STAMP_TRIES)
+                )
+    except OSError:
+        return False
 
 
 def _is_stamped(server: socket.socket, client: socket.socket) -> bool:
+    """The kernel begins to stamp some time after the first socket of the host has asked for it: hence the pause."""
     server.send(b".")
-    return bool(client.recvmsg(1, ANCILLARY_BYTES)[1])
+    if client.recvmsg(1, ANCILLARY_BYTES)[1]:
+        return True
+    select.select([], [], [], _STAMP_PAUSE_S)
+    return False
 
 
 def _refuse(facts: HostFacts, need: Need) -> None:

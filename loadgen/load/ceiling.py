@@ -112,14 +112,16 @@ def _ceiling(shape: Shape, steps: Sequence[Step], *, is_apart: bool) -> Ceiling:
 
 
 def _play(sink: Sink, shape: Shape, rate: float) -> Step:
-    truth.reset(sink.url, iv=max(1, round(shape.streams / rate * 1e6)))
+    interval_us = max(1, round(shape.streams / rate * 1e6))
+    truth.reset(sink.url, iv=interval_us)
     run = _run(sink.url, shape)
     window = Window(run.window_start_ns, run.window_end_ns, 1.0)
     came = max(chunk_rates(run.requests, window).values(), default=0.0)
     evidence = run.evidence
     lag_ms = evidence.loop_lag_p99_ms if evidence.read_lag_p99_ms is None else evidence.read_lag_p99_ms
     event_bytes = evidence.event_bytes or 0
-    return Step(rate, came, lag_ms, evidence.cpu, event_bytes, _broken(rate, came, lag_ms, evidence.cpu))
+    broken = _broken(shape.streams / interval_us * 1e6, came, lag_ms, evidence.cpu)
+    return Step(rate, came, lag_ms, evidence.cpu, event_bytes, broken)
 
 
 def _broken(rate: float, came: float, lag_ms: float | None, cpu: float) -> str | None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from loadgen.errors import RunFailed
+
 _STAT = Path("/proc/stat")
 # user nice system idle iowait irq softirq steal; guest time is in user already (proc(5))
 _FIELDS = 8
@@ -32,13 +34,19 @@ def this_place(*, is_pinned: bool = False) -> Place:
 def on_core(core: int | None) -> Iterator[None]:
     """The calling thread alone on `core`, so that the rest of its process (Ray's threads, say) does not disturb it.
 
-    None leaves it where it is. Raises OSError for a core that this process may not use.
+    None leaves it where it is. Raises RunFailed for a core that this process may not use.
     """
     if core is None:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError as error:
+        raise RunFailed(
+            f"a load worker may not use core {core} of its host ({error.strerror}): give its process that core, or set "
+            "clients.allow_shared_cores: true"
+        ) from error
     try:
         yield
     finally:
