@@ -89,39 +89,22 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
     """
     if address and not local:
         _check_cluster(address)
-    cores = os.sched_getaffinity(0)
-    shares_cores = not local and check_cores(order.sweep.clients, len(order.plan.lives), len(cores))
-    reserved = (
-        {} if local else reserve_cores(tuple(order.plan.lives), order.sweep.clients.most_workers, cores)
-    )
-    host = host_facts(order.folder)
-    warnings = host_warnings(host, need_of(order.sweep, order.plan, is_resumed=order.is_resumed))
-    calibration = read_calibration()
+    setting, warnings = _look_at_host(order, local=local)
     orphans = asyncio.run(_preflight(order))
     run = order.open_run()
     try:
         journal = Journal(run)
         for text in warnings:
             journal.add("warning", text)
-        if calibration:
-            write_calibration(calibration, run.path / "calibration.json")
+        if setting.calibration:
+            write_calibration(setting.calibration, run.path / "calibration.json")
         for platform, text in orphans:
             journal.add("orphan_stopped", text, platform=platform)
             console.print(f"{platform}: {text}", markup=False, highlight=False)
         rows.mark_lost_servers(run)
         journal.add("run_resumed" if order.is_resumed else "run_started", order.sweep.name)
-        with kept_off(reserved), _roles(local=local, address=address) as (clients, graders):
-            interrupted = asyncio.run(
-                _conduct(
-                    order,
-                    run,
-                    journal,
-                    clients,
-                    graders,
-                    console,
-                    Setting(host, reserved, calibration, uses_ray=not local, shares_cores=shares_cores),
-                )
-            )
+        with kept_off(setting.reserved_cores), _roles(local=local, address=address) as (clients, graders):
+            interrupted = asyncio.run(_conduct(order, run, journal, clients, graders, console, setting))
             # before Ray ends, which takes a second: a second Ctrl-C may come
             code = _end(run, journal, interrupted=interrupted)
     except OSError as error:
@@ -131,6 +114,19 @@ def execute(order: Order, console: Console, *, local: bool, address: str | None)
     finally:
         run.close()
     return run, code
+
+
+def _look_at_host(order: Order, *, local: bool) -> tuple[Setting, list[str]]:
+    """This host as the run will have it, and what makes its numbers doubtful. Raises RunFailed where it cannot work."""
+    clients, platforms = order.sweep.clients, tuple(order.plan.lives)
+    cores = os.sched_getaffinity(0)
+    shares_cores = not local and check_cores(clients, len(platforms), len(cores))
+    host = host_facts(order.folder)
+    warnings = host_warnings(host, need_of(order.sweep, order.plan, is_resumed=order.is_resumed))
+    reserved = {} if local else reserve_cores(platforms, clients.most_workers, cores)
+    return Setting(
+        host, reserved, read_calibration(), uses_ray=not local, shares_cores=shares_cores
+    ), warnings
 
 
 def _end(run: Run, journal: Journal, *, interrupted: bool) -> int:

@@ -12,7 +12,7 @@ from cluster.proof import server_lag_p99_ms
 from cluster.screen import harmless
 from cluster.servers import LiveServer
 from loadgen.calibration import BYTES_PER_TOKEN, TYPICAL_STREAMS, Calibration, Shape
-from loadgen.checks import Evidence, find_doubts
+from loadgen.checks import Doubt, Evidence, find_doubts
 from loadgen.clock import unix_ns
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import RunFailed
@@ -53,7 +53,6 @@ class Measured:
 def cell_result(measured: Measured) -> CellResult:
     """The workers' parts as one cell: window, phases, figures and doubts."""
     window = _common_window(measured.runs, measured.live.time_scale)
-    planned = measured.execution.cell
     requests = _with_phases(pa.concat_tables([run.requests for run in measured.runs]), window)
     cell = {
         **_cell_identity(measured.life, measured.execution, measured.live),
@@ -71,25 +70,7 @@ def cell_result(measured: Measured) -> CellResult:
         "prompt_length_source": measured.runs[0].prompt_length_source,
         "server_lag_p99_ms": measured.samples[-1].get("server_lag_p99_ms"),
     }
-    doubts = find_doubts(
-        Evidence(
-            cell=cell,
-            requests=requests.drop_columns(CHUNK_LISTS).to_pylist(),
-            max_running_requests=measured.live.max_running_requests,
-            proof=measured.live.proof,
-            is_window_complete=all(run.complete for run in measured.runs),
-            server_lag_ms=cell["server_lag_p99_ms"],
-            server_restarted=measured.was_restarted,
-            is_output_length_fixed=measured.execution.cell.ignore_eos,
-            shared_prompt=planned.prompts.shared_prompt(planned.context_tokens),
-            accounting=accounting_faults(requests, cell["sent"]),
-            is_stationary=all(run.is_stationary for run in measured.runs),
-            shares_cores=measured.shares_cores,
-            least_window_s=measured.least_window_s,
-            max_in_flight=measured.max_in_flight,
-            is_tls=any(target.endpoint.startswith("https:") for target in measured.live.targets),
-        )
-    )
+    doubts = _doubts(measured, cell, requests)
     cell |= {"checks": [doubt.check for doubt in doubts], "check_details": [doubt.detail for doubt in doubts]}
     samples = [{k: v for k, v in sample.items() if k != "server_lag_p99_ms"} for sample in measured.samples]
     return CellResult(
@@ -98,6 +79,29 @@ def cell_result(measured: Measured) -> CellResult:
         responses=pa.concat_tables([run.responses for run in measured.runs]),
         samples=SERVER_SAMPLES.from_rows(samples),
         workers=WORKERS.from_rows([_worker_row(measured.execution, run) for run in measured.runs]),
+    )
+
+
+def _doubts(measured: Measured, cell: dict[str, Any], requests: pa.Table) -> list[Doubt]:
+    planned = measured.execution.cell
+    return find_doubts(
+        Evidence(
+            cell=cell,
+            requests=requests.drop_columns(CHUNK_LISTS).to_pylist(),
+            max_running_requests=measured.live.max_running_requests,
+            proof=measured.live.proof,
+            is_window_complete=all(run.complete for run in measured.runs),
+            server_lag_ms=cell["server_lag_p99_ms"],
+            server_restarted=measured.was_restarted,
+            is_output_length_fixed=planned.ignore_eos,
+            shared_prompt=planned.prompts.shared_prompt(planned.context_tokens),
+            accounting=accounting_faults(requests, cell["sent"]),
+            is_stationary=all(run.is_stationary for run in measured.runs),
+            shares_cores=measured.shares_cores,
+            least_window_s=measured.least_window_s,
+            max_in_flight=measured.max_in_flight,
+            is_tls=any(target.endpoint.startswith("https:") for target in measured.live.targets),
+        )
     )
 
 
