@@ -42,7 +42,8 @@ _PROBE_S = 5.0
 # uvicorn closes connections that were idle for 5 s; a pooled one must be dropped by us before that.
 _KEEP_ALIVE_NS = 3_000_000_000
 # After so many in a row, a server is taken to close its connections after each answer without saying so.
-_RESENDS_TO_LEARN = 2
+_HANGUPS_TO_LEARN = 2
+_SOON_NS = 1_000_000_000
 _MAX_RESENDS = 8
 
 
@@ -60,7 +61,13 @@ class _Target:
     opening: int = 0
     open: int = 0
     wanted: int = 0
-    resends: int = 0
+    hangups: int = 0
+    closes_after_answers: bool = False
+
+    @property
+    def stock(self) -> int:
+        """Connections to keep: where an answer uses one up, the next must be there already."""
+        return 2 * self.wanted if self.closes_after_answers else self.wanted
 
 
 class RawTransport:
@@ -206,18 +213,28 @@ class RawTransport:
     def lost(self, connection: Connection) -> None:
         """A connection that nobody used was closed, or could not be opened."""
         target = self._targets[connection.target]
-        if connection in target.idle:
-            target.idle.remove(connection)
-        else:
+        if connection not in target.idle:
             target.opening -= 1
+            return
+        target.idle.remove(connection)
+        if connection.uses and monotonic_ns() - connection.idle_since_ns < _SOON_NS:
+            self._note_hangup(target)
+        self._open_more(target)
+
+    def _note_hangup(self, target: _Target) -> None:
+        """The server closed a connection soon after an answer, without having said that it would."""
+        target.hangups += 1
+        target.closes_after_answers |= target.hangups >= _HANGUPS_TO_LEARN
 
     def ended(self, connection: Connection, exchange: Exchange, ending: Ending) -> None:
         """An exchange is over."""
         del self._in_flight[exchange]
         target = self._targets[connection.target]
-        if exchange.failure is None and exchange.is_on_reused_connection:
-            target.resends = 0
-        if ending is Ending.REUSABLE and target.resends < _RESENDS_TO_LEARN:
+        if exchange.failure is None:
+            target.closes_after_answers |= ending is Ending.CLOSED
+            if exchange.is_on_reused_connection:
+                target.hangups = 0
+        if ending is Ending.REUSABLE and not target.closes_after_answers:
             target.idle.append(connection)
         else:
             connection.close()
@@ -227,7 +244,7 @@ class RawTransport:
     def resend(self, exchange: Exchange, parts: Parts) -> None:
         """A request met a connection that the server had just closed."""
         target = self._targets[self._in_flight.pop(exchange).target]
-        target.resends += 1
+        self._note_hangup(target)
         self._send(exchange, parts, target, is_fresh=exchange.resends >= _MAX_RESENDS)
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -254,7 +271,7 @@ class RawTransport:
         return Connection(self, target.number, target.address)
 
     def _open_more(self, target: _Target) -> None:
-        while target.open < target.wanted and target.opening < _OPENING_AT_ONCE:
+        while target.open < target.stock and target.opening < _OPENING_AT_ONCE:
             target.opening += 1
             self._connection(target)
 
