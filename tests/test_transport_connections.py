@@ -237,6 +237,21 @@ def test_idle_connections_that_the_server_closes_are_opened_again() -> None:
     asyncio.run(work())
 
 
+def test_a_server_that_closes_what_is_opened_beforehand_is_not_flooded() -> None:
+    opened: list[float] = []
+
+    async def closes(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        opened.append(asyncio.get_running_loop().time())
+
+    async def work() -> None:
+        async with serving(closes) as url, asking("raw", url) as asker:
+            await asker.call(lambda: asker.transport.open(20))
+            await until(lambda: len(opened) > 100)
+
+    asyncio.run(work())
+    assert opened[100] - opened[0] > 0.25  # 20 at a time, ten times a second
+
+
 def test_a_server_that_refuses_what_is_opened_beforehand_stops_nobody() -> None:
     async def work() -> Exchange:
         async with asking("raw", f"http://127.0.0.1:{closed_port()}") as asker:

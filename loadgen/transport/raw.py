@@ -103,7 +103,8 @@ class RawTransport:
         self._stamping = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         ask_for_stamps(self._stamping)
         self._unswept: list[Exchange] = []
-        self._sweep_share = 1
+        self._sweep_share = 0
+        self._sweeps = count()
         self._is_running = False
         self._is_closed = False
         self._wake_lock = Lock()
@@ -217,7 +218,9 @@ class RawTransport:
             target.opening -= 1
             return
         target.idle.remove(connection)
-        if connection.uses and monotonic_ns() - connection.idle_since_ns < _SOON_NS:
+        if not connection.uses:
+            return  # a server that closes what it was never asked on is not to be flooded: `_refresh` opens the next
+        if monotonic_ns() - connection.idle_since_ns < _SOON_NS:
             self._note_hangup(target)
         self._open_more(target)
 
@@ -231,7 +234,8 @@ class RawTransport:
         del self._in_flight[exchange]
         target = self._targets[connection.target]
         if exchange.failure is None:
-            target.closes_after_answers |= ending is Ending.CLOSED
+            # behind an error any server may close
+            target.closes_after_answers |= ending is Ending.CLOSED and exchange.status == 200
             if exchange.is_on_reused_connection:
                 target.hangups = 0
         if ending is Ending.REUSABLE and not target.closes_after_answers:
@@ -294,7 +298,7 @@ class RawTransport:
         """Looks at the next slice of the exchanges in flight, and at what else must be done from time to time."""
         now_ns = monotonic_ns()
         self.offsets.add(now_ns, realtime_offset_ns())
-        if not self._unswept:
+        if next(self._sweeps) % _SWEEPS_PER_ROUND == 0:
             self._unswept = list(self._in_flight)
             # of this round, however many of it end before they are looked at
             self._sweep_share = -(-len(self._unswept) // _SWEEPS_PER_ROUND)
