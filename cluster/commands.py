@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from loadgen.keys import key_from
 from loadgen.redact import MASK, is_secret, mask_command
 
 
@@ -20,7 +21,7 @@ class Keyed(Protocol):
 
 def key_of(server: Keyed) -> str | None:
     """The server's key; None when it has none, or when the variable is not set (`preflight` refuses that)."""
-    return os.environ.get(server.api_key_env) if server.api_key_env else None
+    return key_from(server.api_key_env)
 
 
 def address(endpoint: str) -> tuple[str, int]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from loadgen.grading.extract import Answer, extract
 from loadgen.grading.problems import Problem, ProblemSet, problem_set
 from loadgen.grading.sandbox import Limits as ProgramLimits
 from loadgen.job import CellJob
+from loadgen.keys import key_from
 from loadgen.plan import Cell
 from loadgen.prompts.sources import Source
 from loadgen.records import Phase, RequestRecord
@@ -45,12 +45,12 @@ class Asked:
             check_endpoint(self.url)
         except ValueError as error:
             raise BadInput(f"{self.url}: {error}") from error
-        if self.api_key_env and not os.environ.get(self.api_key_env):
+        if self.api_key_env and not self.api_key:
             raise BadInput(f"--api-key-env {self.api_key_env}: the variable is not set; export it")
 
     @property
     def api_key(self) -> str | None:
-        return os.environ.get(self.api_key_env) if self.api_key_env else None
+        return key_from(self.api_key_env)
 
 
 @dataclass(frozen=True, slots=True)

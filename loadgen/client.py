@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from loadgen.grading.problems import problem_set
 from loadgen.job import CellJob, CellRun
+from loadgen.keys import key_from
 from loadgen.load.cell import CellLoop
 from loadgen.load.meeting import Point
 from loadgen.load.place import on_core
@@ -26,7 +27,8 @@ class Client:
         """Runs its part of the cell, in a thread. Raises RunFailed when the prompts cannot be made; all else is in the rows."""
         api_key = _api_key(job)
         made = self._loop = asyncio.get_running_loop().create_future()
-        loop = CellLoop(job, await self._questions(job, api_key), api_key)
+        questions = await self._questions(job, api_key)
+        loop = await asyncio.to_thread(CellLoop, job, questions, api_key)  # it looks for the server's address
         made.set_result(loop)
         running = asyncio.create_task(asyncio.to_thread(_run_on, job.core, loop))
         try:
@@ -64,7 +66,7 @@ def _run_on(core: int | None, loop: CellLoop) -> CellRun:
 
 
 def _api_key(job: CellJob) -> str | None:
-    return os.environ.get(job.api_key_env) if job.api_key_env else None
+    return key_from(job.api_key_env)
 
 
 def niceness() -> int:

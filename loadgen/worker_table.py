@@ -31,6 +31,7 @@ WORKERS = Table(
         Column("gc_pauses", _I32, "", "Collections of Python's garbage; the collector is off within a cell."),
         Column("gc_pause_max_ms", _F64, "ms", "The longest of them; 0: none."),
         Column("requests", _I64, "", "Requests that it sent."),
+        Column("unsent_requests", _I64, "", "Open loop: requests that were due, waited for max_in_flight, and had not been sent when the window closed; they have no row."),
         Column("new_connections", _I64, "", "Requests that waited for a new connection."),
         Column("resends", _I64, "", "Requests sent again because the server had closed the idle connection."),
         Column("reads", _I64, "", "Network reads of response bodies."),

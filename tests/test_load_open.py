@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from load_fixtures import job, load, run_cell
 from scripted_server import Peer, Request, whole_answer
 
@@ -57,12 +58,14 @@ def test_a_bound_on_requests_in_flight_delays_the_sending_and_keeps_the_plan() -
         measure_max_s=0.5,
         warmup_max_s=0.1,
     )
-    _, server, rows = run_cell(slow, rate=100.0, load=bounds, shard=Shard(0, 1, 0, 3))
+    run, server, rows = run_cell(slow, rate=100.0, load=bounds, shard=Shard(0, 1, 0, 3))
     assert server.peak == 3
     waits = [row["sent_ns"] - row["scheduled_ns"] for row in rows]
     assert max(waits) > 200 * MS  # 30 a second go out of 100
     planned = np.array([row["scheduled_ns"] for row in rows])
     assert np.all(np.abs(np.diff(planned) - 10 * MS) <= 1)
+    # what still waited when the window closed was due, and has no row
+    assert len(rows) + run.evidence.unsent_requests == pytest.approx(60, abs=2)
 
 
 def test_the_parts_of_all_workers_are_the_whole() -> None:

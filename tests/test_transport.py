@@ -53,11 +53,10 @@ from transport_scripts import (
     with_trailers,
 )
 
-from loadgen.errors import BadInput
 from loadgen.records import Outcome
 from loadgen.transport import raw
 from loadgen.transport.exchange import Exchange, TimeLimits
-from loadgen.transport.pick import exchange_once, make_transport
+from loadgen.transport.pick import exchange_once
 
 both = pytest.mark.parametrize("kind", KINDS)
 
@@ -198,14 +197,6 @@ def test_a_key_is_in_the_header_and_nowhere_else(kind: str) -> None:
     assert "k-1" not in request.path + request.body.decode()
     assert not any("k-1" in str(exchange.error) for exchange in exchanges)
     assert [exchange.failure for exchange in exchanges] == [None, Outcome.CONNECT_ERROR]
-
-
-@both
-@pytest.mark.parametrize("key", ["a\r\nX-Evil: 1", "a\n", "a\0", "schlüssel-ß€", "a b"])
-def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(kind: str, key: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        make_transport(kind, ["http://127.0.0.1:9"], PATIENT, lambda _: None, api_key=key)
-    assert key not in str(caught.value)
 
 
 @both

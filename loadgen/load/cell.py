@@ -196,7 +196,7 @@ class CellLoop:
             simulated=job.simulated,
         )
         start_ns = monotonic_ns()
-        gathered, kept = Gathered(), [RESPONSES.from_rows([])]
+        gathered, kept = Gathered(unsent=self._source.unsent), [RESPONSES.from_rows([])]
         batches = list(request_batches(self._records(gathered, kept), context))
         decode_s = (monotonic_ns() - start_ns) / _NS
         evidence = worker_evidence(gathered, usage, pauses_ns, self._lags_ns, decode_s)

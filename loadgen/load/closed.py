@@ -33,6 +33,8 @@ class ClosedLoop:
         self._running = len(self._starts_ns)
         self._talks = Talks(job, questions, transport.offsets) if questions.conversations else None
 
+    unsent = 0  # a stream that is stopped owes no request
+
     @property
     def connections(self) -> int:
         return len(self._starts_ns)

@@ -29,6 +29,7 @@ class WorkerEvidence:
     gc_pauses: int
     gc_pause_max_ms: float
     requests: int
+    unsent_requests: int
     new_connections: int
     resends: int
     reads: int
@@ -87,6 +88,7 @@ class Collector:
 
     _lock = Lock()
     _cells = 0
+    _was_on = True
 
     def __init__(self) -> None:
         self.pauses_ns: list[int] = []
@@ -108,6 +110,7 @@ class Collector:
         with cls._lock:
             cls._cells += 1
             if cls._cells == 1:
+                cls._was_on = gc.isenabled()
                 gc.collect()
                 gc.freeze()
                 gc.disable()
@@ -117,8 +120,9 @@ class Collector:
         with cls._lock:
             cls._cells -= 1
             if not cls._cells:
-                gc.enable()
                 gc.unfreeze()
+                if cls._was_on:
+                    gc.enable()
 
     def _note(self, phase: str, _info: dict[str, Any]) -> None:
         if phase == "start":
@@ -132,6 +136,7 @@ class Gathered:
     """Sums and samples over the records of a cell, taken in one at a time."""
 
     requests: int = 0
+    unsent: int = 0
     new_connections: int = 0
     resends: int = 0
     reads: int = 0
@@ -171,6 +176,7 @@ def worker_evidence(
         gc_pauses=len(pauses_ns),
         gc_pause_max_ms=max(pauses_ns, default=0) / _MS,
         requests=gathered.requests,
+        unsent_requests=gathered.unsent,
         new_connections=gathered.new_connections,
         resends=gathered.resends,
         reads=gathered.reads,

@@ -35,6 +35,7 @@ class OpenLoop:
         stock = min(_MOST_CONNECTIONS, max(_LEAST_CONNECTIONS, round(rate * _STOCK_S)))
         self.connections = stock if self._most is None else min(stock, self._most)
         self.settled_ns = 0
+        self.unsent = 0
 
     @property
     def is_exhausted(self) -> bool:
@@ -46,6 +47,7 @@ class OpenLoop:
 
     def stop(self) -> None:
         self._is_stopping = True
+        self.unsent = len(self._waiting)
         self._waiting.clear()
 
     def ended(self, _exchange: Exchange) -> None:

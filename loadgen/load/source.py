@@ -23,6 +23,10 @@ class Source(Protocol):
         """Real ns from the start until all of the load asked for has begun."""
 
     @property
+    def unsent(self) -> int:
+        """Requests that were due and had not been sent when it was stopped."""
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether there is nothing more to send."""
 

@@ -35,6 +35,7 @@ from loadgen.transport.stamps import ask_for_stamps
 from loadgen.transport.timerfd import TimerFd
 
 _MAX_EVENTS = 512
+_MOST_LATER = 256  # above, it is done though there is something to read: memory is bounded, too
 _SWEEP_NS = 20_000_000
 _SWEEPS_PER_ROUND = 5  # every exchange in flight is looked at ten times a second
 _OPENING_AT_ONCE = 128  # below any server's listen backlog
@@ -67,7 +68,8 @@ class _Target:
     @property
     def stock(self) -> int:
         """Connections to keep: where an answer uses one up, the next must be there already."""
-        return 2 * self.wanted if self.closes_after_answers else self.wanted
+        # few spare ones: a server may keep a thread for each
+        return self.wanted + (-(-self.wanted // 4) if self.closes_after_answers else 0)
 
 
 class RawTransport:
@@ -162,7 +164,7 @@ class RawTransport:
         poll, handlers, later = self._epoll.poll, self._handlers, self._later
         while self._is_running:
             events = poll(0 if later else -1, _MAX_EVENTS)
-            if not events:
+            if not events or len(later) > _MOST_LATER:
                 later.popleft()()
             for fd, happened in events:
                 # one that an earlier event of this round closed is gone
