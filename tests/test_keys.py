@@ -26,6 +26,6 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("SOME_KEY", key)
-    with pytest.raises(BadInput, match="SOME_KEY: .*line break") as refused:
+    with pytest.raises(BadInput, match=r"SOME_KEY: .*line break") as refused:
         key_from("SOME_KEY")
     assert "cret" not in str(refused.value)

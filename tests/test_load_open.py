@@ -65,7 +65,9 @@ def test_a_bound_on_requests_in_flight_delays_the_sending_and_keeps_the_plan() -
     planned = np.array([row["scheduled_ns"] for row in rows])
     assert np.all(np.abs(np.diff(planned) - 10 * MS) <= 1)
     # what still waited when the window closed was due, and has no row
-    assert len(rows) + run.evidence.unsent_requests == pytest.approx(60, abs=2)
+    due = (run.window_end_ns - planned.min()) / (10 * MS) + 1
+    assert run.evidence.unsent_requests > 10
+    assert len(rows) + run.evidence.unsent_requests == pytest.approx(due, abs=2)
 
 
 def test_the_parts_of_all_workers_are_the_whole() -> None:
