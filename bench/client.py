@@ -16,11 +16,11 @@ import numpy as np
 from bench.figures import Seen, against_truth, lags, quantiles, seen
 from bench.work import Work, body_parts
 from loadgen.clock import monotonic_ns, thread_cpu_ns
+from loadgen.decode.record import decode
 from loadgen.records import Phase, RequestRecord
 from loadgen.sink import truth
 from loadgen.transport.exchange import Exchange, TimeLimits
 from loadgen.transport.pick import make_transport
-from loadgen.wire import decode
 
 _NS = 1_000_000_000
 _MS = 1_000_000

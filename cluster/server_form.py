@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.screen import harmless
+from loadgen.chat_request import ChatOptions, chat_body
+from loadgen.decode.record import EndMarks, decode, learn_end_marks
 from loadgen.records import Outcome, Phase, RequestRecord
 from loadgen.transport.exchange import Exchange, TimeLimits
 from loadgen.transport.pick import Transport, make_transport
-from loadgen.wire import ChatOptions, EndMarks, chat_body, decode, learn_end_marks
 
 _S = 1_000_000_000
 _LIMITS = TimeLimits(first_byte_ns=120 * _S, idle_ns=30 * _S, total_ns=180 * _S)

@@ -19,6 +19,7 @@ from cluster.screen import harmless
 from cluster.server_form import ServerForm
 from cluster.server_process import ServerFailed, ServerProcess, Start, exit_words
 from loadgen.clock import monotonic_ns, unix_ns
+from loadgen.decode.record import EndMarks
 from loadgen.endpoint import Endpoint, NotReady, open_endpoint
 from loadgen.errors import RunFailed
 from loadgen.job import Target
@@ -26,7 +27,6 @@ from loadgen.plan import Life
 from loadgen.redact import mask_command, mask_env, mask_info
 from loadgen.spec import Axis, Platform, ProcessServer
 from loadgen.store import Run
-from loadgen.wire import EndMarks
 
 _POLL_S = 0.2
 _PORT_S = 30.0

@@ -10,6 +10,8 @@ from cluster.local import LocalClients, LocalGraders
 from cluster.proof import simulation
 from cluster.roles import WorkerLost
 from cluster.screen import harmless
+from loadgen.chat_request import ChatOptions, chat_body
+from loadgen.decode.record import decode, events_of
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import BadInput, RunFailed
 from loadgen.grading.extract import Answer, extract
@@ -19,12 +21,12 @@ from loadgen.job import CellJob
 from loadgen.keys import key_from
 from loadgen.plan import Cell
 from loadgen.prompts.sources import Source
+from loadgen.received_json import read_json
 from loadgen.records import Phase, RequestRecord
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load, check_endpoint
 from loadgen.transport.exchange import READ, Exchange, TimeLimits
 from loadgen.transport.pick import exchange_once
-from loadgen.wire import ChatOptions, chat_body, decode, events_of, read_json
 
 _SHOWN_EVENTS = 6
 _SHOWN_CHARS = 160

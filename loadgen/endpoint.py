@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 
 from loadgen.errors import RunFailed
+from loadgen.received_json import error_message, read_json
 from loadgen.redact import without_key
-from loadgen.wire import error_message, read_json
 
 _REQUEST_S = 30.0
 _UNREADY = frozenset({502, 503, 504})

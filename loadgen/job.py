@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from loadgen.decode.record import EndMarks
 from loadgen.load.evidence import WorkerEvidence
 from loadgen.load.place import Place
 from loadgen.plan import Cell
 from loadgen.prompts.sources import Source
 from loadgen.schedule import Offsets, Shard, arrival_seed, arrivals_ns, ramp_ns, to_real_ns
 from loadgen.spec import Limits, Load
-from loadgen.wire import EndMarks
 
 
 @dataclass(frozen=True, slots=True)

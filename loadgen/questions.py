@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from loadgen.chat_request import ChatOptions, chat_body
 from loadgen.grading.problems import ProblemSet
 from loadgen.job import CellJob
 from loadgen.prompts.bodies import Parts
 from loadgen.prompts.conversations import Conversations
 from loadgen.prompts.prepare import Prepared
 from loadgen.schedule import Shard
-from loadgen.wire import ChatOptions, chat_body
 
 
 @dataclass(slots=True)

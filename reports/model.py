@@ -82,7 +82,9 @@ class CellSummary:
     arrivals: str | None  # of an open loop; a closed one has none
     saturation: tuple[str, ...]  # verdicts of searches that this cell is the knee of
     stamp_sources: tuple[str, ...]  # whose stamps its arrivals are
-    more: Mapping[str, Spread | None]  # by column of `cells`: of the latency table, of other tools, of the client
+    more: Mapping[
+        str, Spread | None
+    ]  # by column of `cells`: of the latency table, of other tools, of the client
 
     @property
     def state(self) -> Literal["done", "failed", "missing"]:

@@ -3,9 +3,9 @@
 from itertools import pairwise
 from typing import Any
 
+from loadgen.decode.record import EndMarks, decode
 from loadgen.records import Phase, RequestRecord
 from loadgen.transport.exchange import Exchange
-from loadgen.wire import EndMarks, decode
 
 MS = 1_000_000
 Block = bytes | tuple[int, bytes]

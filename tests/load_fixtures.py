@@ -8,6 +8,7 @@ from typing import Any
 
 from scripted_server import Script, ScriptedServer, scripted
 
+from loadgen.chat_request import ChatOptions
 from loadgen.job import CellJob, CellRun
 from loadgen.load.cell import CellLoop
 from loadgen.plan import Cell
@@ -19,7 +20,6 @@ from loadgen.prompts.sources import Source
 from loadgen.questions import Questions
 from loadgen.schedule import Shard
 from loadgen.spec import Limits, Load
-from loadgen.wire import ChatOptions
 
 
 def load(**values: Any) -> Load:

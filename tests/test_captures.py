@@ -10,9 +10,9 @@ from decode_fixtures import cut, decoded, exchange_of, in_chunks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loadgen.decode.record import EndMarks, learn_end_marks
+from loadgen.decode.sse import EventParser, split_events
 from loadgen.records import ChunkKind, Outcome, RequestRecord, TokenSource
-from loadgen.sse import EventParser, split_events
-from loadgen.wire import EndMarks, learn_end_marks
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
 STREAMS = {f"{path.parent.name}/{path.stem}": path.read_bytes() for path in sorted(CAPTURES.rglob("*.sse"))}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from metrics_fixtures import SENT, at, golden, made, summary, table, window
 from scripted_server import DONE, delta, event, role, usage
 
+from loadgen.decode.record import decode
 from loadgen.metrics import Window, summarize
 from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord
 from loadgen.tables import CELLS
 from loadgen.transport.exchange import Exchange
-from loadgen.wire import decode
 
 STEPS = event(
     {"choices": [], "sglext": {"spec_tokens_details": {"spec_verify_ct": 4, "spec_accept_length": 4.0}}}

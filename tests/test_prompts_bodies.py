@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadgen.chat_request import ChatOptions, chat_body
 from loadgen.prompts.bodies import ASK, LoadPrompts, Parts, behind_salt, hold, load_message
 from loadgen.prompts.datasets import Message
 from loadgen.prompts.salts import DEFAULT_ALPHABET, SaltKey
-from loadgen.wire import ChatOptions, chat_body
 
 KEY = SaltKey("run", "cell", 0, 1)
 OPTIONS = ChatOptions("kimi", 32, 0)

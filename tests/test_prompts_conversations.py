@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from loadgen.chat_request import ChatOptions
 from loadgen.prompts.bodies import ASK, LoadPrompts, Parts, load_message
 from loadgen.prompts.conversations import Conversations
 from loadgen.prompts.salts import DEFAULT_ALPHABET, SaltKey
-from loadgen.wire import ChatOptions
 
 KEY = SaltKey("run", "cell", 0, 1)
 PROMPTS = LoadPrompts(

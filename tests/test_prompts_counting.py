@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from scripted_server import Peer, Request, scripted
 
+from loadgen.chat_request import ChatOptions
 from loadgen.endpoint import open_endpoint
 from loadgen.errors import BadInput, RunFailed
 from loadgen.prompts.counting import Counter, make_counter
 from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.tokenizer_file import TokenizerFile
-from loadgen.wire import ChatOptions
 
 OPTIONS = ChatOptions("m", 16, 0, thinking=True, template_kwargs={"effort": "low"})
 Use = Callable[[Counter], Awaitable[Any]]

@@ -19,7 +19,7 @@ from scripted_server import (
 from sim_fixtures import SimServer
 
 from cluster.server_form import ServerForm, learn_form
-from loadgen.wire import EndMarks
+from loadgen.decode.record import EndMarks
 
 Script = Callable[[Peer, Request], Awaitable[None]]
 DONE = b"data: [DONE]\n\n"

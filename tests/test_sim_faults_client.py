@@ -8,12 +8,12 @@ from fault_fixtures import connect, fault_server, request, truth
 from sim_fixtures import SimServer
 
 from loadgen.clock import monotonic_ns
+from loadgen.decode.record import EndMarks, decode
 from loadgen.records import Outcome, Phase, RequestRecord, TokenSource
 from loadgen.sim.faults.scenario import Scenario
 from loadgen.sim.faults.table import SCENARIOS
 from loadgen.transport.exchange import Exchange, TimeLimits
 from loadgen.transport.pick import exchange_once, make_transport
-from loadgen.wire import EndMarks, decode
 
 MS = 1_000_000
 LIMITS = TimeLimits(first_byte_ns=800 * MS, idle_ns=800 * MS, total_ns=2000 * MS)

@@ -8,7 +8,7 @@ from decode_fixtures import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.body import payload
+from loadgen.decode.body import payload
 from loadgen.records import Outcome
 from loadgen.transport.framing import (
     MAX_HEAD_BYTES,

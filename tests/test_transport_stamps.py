@@ -8,8 +8,8 @@ import pytest
 from scripted_server import CHUNKED_HEAD, Peer, Request, delta, scripted
 from transport_fixtures import KINDS, MS, S, asking, until
 
-from loadgen.arrivals import lags_ns
 from loadgen.clock import monotonic_ns, realtime_offset_ns
+from loadgen.decode.arrivals import lags_ns
 from loadgen.transport.exchange import READ, ClockOffsets, Exchange, Reads
 
 _CHUNKS = 40

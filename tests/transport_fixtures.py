@@ -7,10 +7,10 @@ from typing import Any
 
 from scripted_server import Script, scripted
 
+from loadgen.decode.record import decode
 from loadgen.records import Phase, RequestRecord
 from loadgen.transport.exchange import ClockOffsets, Exchange, TimeLimits
 from loadgen.transport.pick import Transport, exchange_once, make_transport
-from loadgen.wire import decode
 
 KINDS = ("raw", "aiohttp")
 S = 1_000_000_000

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from loadgen.clock import monotonic_ns
+from loadgen.decode.record import decode
 from loadgen.job import CellJob, CellRun
 from loadgen.load.closed import ClosedLoop
 from loadgen.load.evidence import Collector, Gathered, Usage, worker_evidence
@@ -28,7 +29,6 @@ from loadgen.tables import REQUESTS as REQUESTS_TABLE
 from loadgen.tables import RESPONSES, RequestContext, request_batches
 from loadgen.transport.exchange import Exchange, TimeLimits
 from loadgen.transport.pick import Transport, kind_of, make_transport
-from loadgen.wire import decode
 
 _NS = 1_000_000_000
 _LAG_TICK_NS = 10_000_000

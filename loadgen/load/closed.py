@@ -6,6 +6,7 @@ import re
 from functools import partial
 
 from loadgen.clock import monotonic_ns
+from loadgen.decode.record import decode
 from loadgen.job import CellJob
 from loadgen.load.source import Sender
 from loadgen.prompts.bodies import Parts
@@ -13,7 +14,6 @@ from loadgen.questions import Questions
 from loadgen.records import Outcome, Phase, RequestRecord
 from loadgen.transport.exchange import ClockOffsets, Exchange
 from loadgen.transport.pick import Transport
-from loadgen.wire import decode
 
 _NS = 1_000_000_000
 # A refusal comes back in a millisecond; without a pause a closed loop would turn it into a flood.

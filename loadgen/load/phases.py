@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from loadgen.job import CellJob
+from loadgen.load.windows import TICK_S, is_stationary, measure_requests, warmup_requests
 from loadgen.schedule import Shard
 from loadgen.spec import Load
-from loadgen.windows import TICK_S, is_stationary, measure_requests, warmup_requests
 
 _NS = 1_000_000_000
 

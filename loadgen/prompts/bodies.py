@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from loadgen.chat_request import ChatOptions, chat_body
 from loadgen.prompts.datasets import Message
 from loadgen.prompts.salts import Alphabet, SaltKey
-from loadgen.wire import ChatOptions, chat_body
 
 Parts = tuple[bytes | memoryview, ...]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from loadgen.wire import read_json
+from loadgen.received_json import read_json
 
 FOLDER_VARIABLE = "LOADGEN_CACHE_DIR"
 

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from loadgen.chat_request import ChatOptions, template_fields
 from loadgen.endpoint import Endpoint
 from loadgen.errors import RunFailed
 from loadgen.prompts.bodies import behind_salt, load_message
 from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.tokenizer_file import TokenizerFile
-from loadgen.wire import ChatOptions, template_fields
 
 CountTokens = Callable[[str], Awaitable[int]]
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from loadgen.chat_request import ChatOptions, template_fields
 from loadgen.endpoint import Endpoint, open_endpoint
 from loadgen.job import CellJob
 from loadgen.prompts.bodies import LoadPrompts, load_message
@@ -21,7 +22,6 @@ from loadgen.prompts.fitter import FIRST_TURN_VARIANT, SHARED_VARIANT, Fitted, F
 from loadgen.prompts.salts import DEFAULT_ALPHABET, SaltKey
 from loadgen.prompts.settings import LengthSource
 from loadgen.prompts.tokenizer_file import TokenizerFile
-from loadgen.wire import ChatOptions, template_fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from loadgen.known_shape import Run, unescape
+from loadgen.decode.known_shape import Run, unescape
 from loadgen.received_json import count, ratio, read_event, whole_text
 from loadgen.records import AcceptSource, ChunkKind
 

@@ -1,4 +1,4 @@
-"""Server-sent events from bytes. No sockets and no JSON: `transport` reads, `wire` understands.
+"""Server-sent events from bytes. No sockets and no JSON: `transport` reads, `record` understands.
 
 After the WHATWG rules for event streams: events end at a blank line, `data:` lines of one event are joined by a
 newline, lines that begin with a colon are comments. There is no limit on the length of a line or an event, and the

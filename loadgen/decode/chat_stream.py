@@ -7,11 +7,11 @@ reasoning and answer text is one chunk.
 
 from typing import Any
 
-from loadgen.generate_stream import is_generate, read_generate
-from loadgen.known_shape import KnownShapes
+from loadgen.decode.generate_stream import is_generate, read_generate
+from loadgen.decode.known_shape import KnownShapes
+from loadgen.decode.stream_facts import StreamFacts
 from loadgen.received_json import error_message, objects, read_event, whole_text
 from loadgen.records import AcceptSource, ChunkKind
-from loadgen.stream_facts import StreamFacts
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")  # SGLang's name first; vLLM's
 _TEXT_FIELDS = (*_REASONING_FIELDS, "reasoning_details", "content", "text")

@@ -8,8 +8,8 @@ import pytest
 from decode_fixtures import MS, decoded, exchange_of, in_chunks
 from scripted_server import DONE, delta, event, role, usage, whole_answer
 
+from loadgen.decode.record import EndMarks, learn_end_marks
 from loadgen.records import ChunkKind, Outcome, TokenSource
-from loadgen.wire import EndMarks, learn_end_marks
 
 
 def chunk(fields: dict[str, Any], **more: Any) -> bytes:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import DONE, delta, event, role, usage, whole_answer
 
+from loadgen.chat_request import ChatOptions, chat_body
+from loadgen.decode.record import EndMarks
+from loadgen.received_json import error_message
 from loadgen.records import ChunkKind, Outcome, RequestRecord, TokenSource
 from loadgen.tables import RequestContext, requests_table
-from loadgen.wire import ChatOptions, EndMarks, chat_body, error_message
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
 SGLANG = CAPTURES / "sglang-0.5.23"

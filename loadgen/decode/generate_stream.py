@@ -8,9 +8,9 @@ and all are read. The text is what the model said, thoughts included: there is n
 import re
 from typing import Any
 
+from loadgen.decode.stream_facts import StreamFacts
 from loadgen.received_json import error_message, read_event, whole_text
 from loadgen.records import AcceptSource, ChunkKind
-from loadgen.stream_facts import StreamFacts
 
 _BEGIN = b'{"text":'
 _NO_TEXT = b'{"text":""'

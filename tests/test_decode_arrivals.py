@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadgen.arrivals import event_arrivals, read_lags_ns, reads_of, stamp_source
+from loadgen.decode.arrivals import event_arrivals, read_lags_ns, reads_of, stamp_source
 from loadgen.records import StampSource
 from loadgen.transport.exchange import READ, ClockOffsets, Exchange
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loadgen import body as body_module
-from loadgen.body import Payload, payload
+from loadgen.decode.body import Payload, payload
 from loadgen.records import Outcome
 
 

@@ -1,40 +1,24 @@
-"""Request body out, finished exchange in: what an answer was, when each part of it came, and how it ended.
+"""A finished exchange -> its record: what the answer was, when each part of it came, and how it ended.
 
 A request is a success only if it had status 200, no error object, text, a finish_reason that is no abort, and the
 end marks that its server sends. HTTP 200 alone means nothing: SGLang answers a full queue with 200 and an error
 event. A running usage on the chunks (`stream_options.continuous_usage_stats`) gives exact counts per chunk.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from loadgen.arrivals import EventArrivals, event_arrivals, lags_ns, reads_of, stamp_source
-from loadgen.body import Payload, payload
-from loadgen.chat_stream import read_stream
-from loadgen.received_json import MAX_COUNT, error_message, read_json, whole_text
+from loadgen.decode.arrivals import EventArrivals, event_arrivals, lags_ns, reads_of, stamp_source
+from loadgen.decode.body import Payload, payload
+from loadgen.decode.chat_stream import read_stream
+from loadgen.decode.sse import split_events
+from loadgen.decode.stream_facts import StreamFacts
+from loadgen.received_json import MAX_COUNT, error_message, whole_text
 from loadgen.records import ChunkKind, Outcome, Phase, RequestRecord, TokenSource
-from loadgen.sse import split_events
-from loadgen.stream_facts import StreamFacts
 from loadgen.transport.exchange import ClockOffsets, Exchange, Reads
 
-__all__ = [
-    "ChatOptions",
-    "EndMarks",
-    "chat_body",
-    "decode",
-    "error_message",
-    "events_of",
-    "learn_end_marks",
-    "read_json",
-    "template_fields",
-]
-
 _MAX_ERROR_CHARS = 300
-_THINKING_KWARGS = ("thinking", "enable_thinking")  # Kimi's and DeepSeek's name; Qwen's
 # How the connection ended says nothing about an answer that was whole by then.
 _ENDS_AFTER_THE_ANSWER = (
     Outcome.IDLE_TIMEOUT,
@@ -45,42 +29,6 @@ _ENDS_AFTER_THE_ANSWER = (
 )
 # Without an event, a body that begins like this was cut short; any other is no event stream.
 _BEGINS_OF_EVENTS = (b":", b"data", b"event:", b"id:", b"retry:")
-
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """Everything of a chat request but its message."""
-
-    model: str
-    max_tokens: int
-    temperature: float
-    ignore_eos: bool = False
-    thinking: bool | None = None
-    template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the chat template, over `thinking`
-    extra: Mapping[str, Any] = field(default_factory=dict)  # more fields of the request
-
-
-def chat_body(options: ChatOptions, message: str) -> bytes:
-    """The JSON body of a streaming chat request with one user message; the message comes first."""
-    body: dict[str, Any] = {
-        "messages": [{"role": "user", "content": message}],
-        "model": options.model,
-        "max_tokens": options.max_tokens,
-        "temperature": options.temperature,
-        "stream": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-        "return_spec_tokens_details": True,
-    }
-    if options.ignore_eos:
-        body["ignore_eos"] = True
-    return json.dumps(body | template_fields(options), ensure_ascii=False).encode()
-
-
-def template_fields(options: ChatOptions) -> dict[str, Any]:
-    """The fields of a request that may change its prompt beside its message: template options, and what a user adds."""
-    switch = {} if options.thinking is None else dict.fromkeys(_THINKING_KWARGS, options.thinking)
-    template_kwargs = {**switch, **options.template_kwargs}
-    return {**({"chat_template_kwargs": template_kwargs} if template_kwargs else {}), **options.extra}
 
 
 @dataclass(frozen=True, slots=True)

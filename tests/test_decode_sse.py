@@ -7,7 +7,7 @@ from decode_fixtures import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.sse import EventParser, split_events
+from loadgen.decode.sse import EventParser, split_events
 
 CAPTURES = sorted((Path(__file__).parent / "fixtures" / "captures").rglob("*.sse"))
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadgen.load.windows import is_stationary, measure_requests, warmup_requests
 from loadgen.schedule import Shard, make_shards, open_shards
 from loadgen.spec import Load
-from loadgen.windows import is_stationary, measure_requests, warmup_requests
 
 
 def load(**keys: object) -> Load:

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen import chat_stream
-from loadgen.chat_stream import read_stream
-from loadgen.known_shape import KnownShapes
+from loadgen.decode.chat_stream import read_stream
+from loadgen.decode.known_shape import KnownShapes
+from loadgen.decode.sse import split_events
+from loadgen.decode.stream_facts import StreamFacts
 from loadgen.received_json import read_event
 from loadgen.records import ChunkKind
-from loadgen.sse import split_events
-from loadgen.stream_facts import StreamFacts
 
 CAPTURES = Path(__file__).parent / "fixtures" / "captures"
 STREAMS = {
@@ -42,7 +42,7 @@ def parses_of(datas: list[bytes], monkeypatch: pytest.MonkeyPatch) -> int:
         seen.append(data)
         return read_event(data)
 
-    monkeypatch.setattr("loadgen.chat_stream.read_event", noted)
+    monkeypatch.setattr("loadgen.decode.chat_stream.read_event", noted)
     read_stream(datas)
     return len(seen)
 
