@@ -2,12 +2,16 @@
 
 import os
 import secrets
+import traceback
 from typing import Any
 
 from cluster.screen import harmless
 from loadgen.clock import unix_ns
+from loadgen.redact import mask_text
 from loadgen.store import Run
 from loadgen.tables import JOURNAL
+
+_FAULTS = "logs/faults.log"
 
 
 class Journal:
@@ -46,3 +50,11 @@ class Journal:
         )
         self._next += 1
         self._run.write_rows(JOURNAL, f"session-{self.session}", self._rows)
+
+    def fault(self, error: Exception) -> str:
+        """An exception that nothing here foresees, in words; its traceback goes into the run folder's log of faults."""
+        trace = "".join(traceback.format_exception(error))
+        with (self._run.path / _FAULTS).open("a", encoding="utf-8") as log:
+            log.write(f"session {self.session}, {unix_ns()} ns\n{mask_text(harmless(trace))}\n")
+        words = mask_text(str(error).strip().partition("\n")[0])
+        return f"{type(error).__name__}: {words} (not foreseen by loadgen; the traceback is in {_FAULTS})"

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from loadgen import body as body_module
+from loadgen.decode import body as body_module
 from loadgen.decode.body import Payload, payload
 from loadgen.records import Outcome
 

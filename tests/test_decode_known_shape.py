@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen import chat_stream
+from loadgen.decode import chat_stream
 from loadgen.decode.chat_stream import read_stream
 from loadgen.decode.known_shape import KnownShapes
 from loadgen.decode.sse import split_events
