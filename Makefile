@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test check test-sglang bench bench-peers lock clean
+.PHONY: env demo test check kills test-sglang bench bench-peers lock clean
 
 env: $(READY)
 
@@ -22,6 +22,10 @@ demo: env
 
 test: env
 	$(BIN)/python -m pytest
+
+# Runs that are killed at random moments, 200 with the roles in process and 20 on Ray; about 40 minutes.
+kills: env
+	$(BIN)/python -m pytest tests/end_to_end/test_random_kills.py --kills 200 20
 
 check: env
 	$(BIN)/ruff check .

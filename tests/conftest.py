@@ -18,6 +18,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="environment that tests/servers/sglang/install.sh built; without it those tests are skipped",
     )
+    parser.addoption(
+        "--kills",
+        type=int,
+        nargs=2,
+        default=(3, 1),
+        metavar="N",
+        help="rounds of test_random_kills.py: in process, and on Ray",
+    )
+    parser.addoption(
+        "--kills-seed",
+        type=int,
+        default=int.from_bytes(os.urandom(3)),
+        metavar="N",
+        help="their moments: that of the first round as a failure names it, to play it again",
+    )
 
 
 # In CI a skipped test is a hole, unless it is one of these.
