@@ -70,7 +70,7 @@ def refused(folder: Path, *words: str, code: int = 2) -> str:
         ),
         (":9", ":99999", ("endpoint", "99999", "1 to 65535")),
         ("fixed: {budget: 8}", "grid: {budget: []}", ("grid.budget", "empty", "at least one value")),
-        ("[1, 8]", "[0]", ("load.concurrency[0]", "got 0", "at least 1")),
+        ("[1, 8]", "[0]", ("load.concurrency", "got 0", "at least 1")),
         ("[1, 8]", "[8, 8]", ("load.concurrency[1]", "8 stands twice")),
         ("- name: plain", "- name: plain\n  - name: plain", ("server_configs[1].name", "plain stands twice")),
         ("fixed: {budget: 8}", "grid: {budget: [8, 16]}", ("box", "external", "never restarted")),

@@ -193,4 +193,4 @@ def test_requests_go_to_each_endpoint_in_proportion_to_its_weight(tmp_path: Path
     indexes = [row["request_index"] for row in requests_of(rig, "c3")]
     its_own = sum(target_of(index, (1, 2)) == 1 for index in indexes)
     assert abs(3 * its_own - 2 * len(indexes)) <= 3
-    assert float(total) == its_own
+    assert float(total) == its_own + 1  # and the probe that learned how its streams end

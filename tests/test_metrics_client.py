@@ -16,7 +16,7 @@ S = 1_000_000_000
 def worker(**more: Any) -> WorkerEvidence:
     usual: dict[str, Any] = {
         "wall_s": 10.0, "cpu_s": 2.0, "cpu_steal_share": 0.01, "voluntary_switches": 5, "involuntary_switches": 1,
-        "gc_pauses": 0, "gc_pause_max_ms": 0.0, "requests": 4, "new_connections": 0, "resends": 0, "reads": 100,
+        "gc_pauses": 0, "gc_pause_max_ms": 0.0, "requests": 4, "unsent_requests": 0, "new_connections": 0, "resends": 0, "reads": 100,
         "unstamped_reads": 0, "read_bytes": 30_000, "chunks": 100, "shared_chunks": 1, "read_lag_p50_ms": 0.1,
         "read_lag_p99_ms": 0.4, "read_lag_max_ms": 2.0, "loop_lag_p99_ms": 0.5, "send_lag_p50_ms": 0.0,
         "send_lag_p99_ms": 0.1, "send_lag_max_ms": 0.2, "first_sent_ns": S, "decode_s": 0.1,
