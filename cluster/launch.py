@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from cluster import hosts, rows
+from cluster import hosts, rows, signals
 from cluster.coordinator import Coordinator, Staff
 from cluster.cores import kept_off, reserve_cores
 from cluster.host_checks import HostFacts, host_facts, host_warnings, need_of
@@ -189,7 +187,7 @@ async def _conduct(
         )
         main = asyncio.current_task()
         assert main is not None
-        _cancel_on_signals(main)
+        signals.cancel_on_signals(main)
         try:
             facts = await clients.facts(next(iter(order.plan.lives)))
             _note_host(run, journal, facts, setting)
@@ -202,25 +200,6 @@ async def _conduct(
             await clients.close()
             await graders.close()
     return False
-
-
-def _cancel_on_signals(main: "asyncio.Task[Any]") -> None:
-    """Ctrl-C, a polite kill and the end of the terminal cancel the run; under nohup the last does not."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, main.cancel)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, _hang_up, main)
-
-
-def _hang_up(main: "asyncio.Task[Any]") -> None:
-    """The terminal is gone, and words to it would be errors."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        if os.isatty(descriptor):
-            os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    main.cancel()
 
 
 def _note_host(run: Run, journal: Journal, facts: WorkerFacts, setting: Setting) -> None:
@@ -238,11 +217,13 @@ def _roles(*, local: bool, address: str | None) -> Iterator[tuple[Clients, Grade
         return
     from cluster import actors  # noqa: PLC0415 - Ray takes a second to import, and only a run needs it
 
-    actors.start_ray(address)
     try:
+        with signals.held():  # a Ray that is half there when Python ends crashes it
+            actors.start_ray(address)
         yield actors.RayClients(), actors.RayGraders()
     finally:
-        actors.stop_ray()
+        with signals.held():
+            actors.stop_ray()
 
 
 def _check_files(sweep: Sweep) -> None:
