@@ -152,6 +152,21 @@ class LosesFirst(LocalClients):
         return await super().run(platform, jobs, timeout_s)
 
 
+class BreaksFirst(LosesFirst):
+    """Workers whose first cell meets a mistake of ours."""
+
+    async def run(self, platform: str, jobs: Sequence[CellJob], timeout_s: float) -> list[CellRun]:
+        self.calls += 1
+        if self.calls == 1:
+            raise ZeroDivisionError("division by zero")
+        return await LocalClients.run(self, platform, jobs, timeout_s)
+
+
+class BrokenGraders(LocalGraders):
+    async def grade(self, *_: Any) -> list[dict[str, Any]]:
+        raise KeyError("problem")
+
+
 class LostGraders(LocalGraders):
     async def grade(self, *_: Any) -> list[dict[str, Any]]:
         raise WorkerLost("the grader was killed")
@@ -270,6 +285,39 @@ def test_lost_workers_fail_their_cell_and_resuming_runs_what_is_missing_alone(tm
     assert rig.cells()["box.plain.text.ctx60.c2"] == cells["box.plain.text.ctx60.c2"]
 
     assert rig.conduct().servers == [], "with nothing left, no server is started"
+
+
+def test_a_mistake_of_ours_fails_its_cell_with_its_words_and_the_sweep_goes_on(tmp_path):
+    rig = Rig(tmp_path)
+    rig.conduct(clients=BreaksFirst())
+    cells = rig.cells()
+    words = (
+        "ZeroDivisionError: division by zero (not foreseen by loadgen; the traceback is in logs/faults.log)"
+    )
+    assert cells["box.plain.text.ctx60.c1"]["failure"] == words
+    assert cells["box.plain.text.ctx60.c2"]["status"] == "done"
+    assert words in rig.run.read("journal")["detail"].to_pylist()
+    log = (rig.run.path / "logs" / "faults.log").read_text(encoding="utf-8")
+    assert "Traceback (most recent call last)" in log
+    assert 'raise ZeroDivisionError("division by zero")' in log
+    assert launch._end(rig.run, Journal(rig.run), interrupted=False) == 1
+
+    assert rig.conduct().cells == [("box.plain.text.ctx60.c1", "done")]
+    assert launch._end(rig.run, Journal(rig.run), interrupted=False) == 0
+
+
+def test_a_mistake_of_ours_in_grading_leaves_the_answers_to_be_graded(tmp_path):
+    rig = Rig(tmp_path, more="grading: {max_tokens: 4096}")
+    rig.conduct(graders=BrokenGraders())
+    assert {row["status"] for row in rig.cells().values()} == {"done"}
+    assert rows.ungraded(rig.run) == {("box.plain.eval", 0)}
+    assert any(
+        detail.startswith("not graded: KeyError: 'problem' (not foreseen")
+        for detail in rig.run.read("journal")["detail"].to_pylist()
+        if detail
+    )
+    rig.conduct()
+    assert rig.cells()["box.plain.eval"]["passed"] == 5
 
 
 def test_an_evaluation_that_was_not_graded_is_graded_by_the_next_session(tmp_path):
