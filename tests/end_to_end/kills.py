@@ -105,9 +105,7 @@ def rig(folder: Path, *words: str) -> Iterator[Rig]:
             nursery.wait()
             kin.known |= set(descendants(os.getpid()))
             whole = Rig(nursery, kin, list(words))
-            started = time.monotonic()
             Round(whole, folder, "nothing", random.Random(0)).play()
-            whole.whole_s = time.monotonic() - started
             yield whole
         finally:
             nursery.close()
@@ -124,10 +122,15 @@ class Round:
         self._run = folder / "run"
         (folder / "sweep.yaml").write_text(SWEEP.format(port=_free_port()), encoding="utf-8")
 
-    def play(self) -> None:
+    def play(self) -> str:
+        """Plays it; what came of the first command, in words. Raises AssertionError."""
+        started = time.monotonic()
         pid = self._start("run", "sweep.yaml", "--out", "run", *self._rig.words)
         is_disturbed = self._kind != "nothing" and self._disturb(pid)
+        struck_s = time.monotonic() - started
         code = self._rig.nursery.wait()
+        if self._kind == "nothing":
+            self._rig.whole_s = time.monotonic() - started
         self._check_end(code, is_disturbed=is_disturbed)
         if not (self._run / "run.json").exists():  # nothing had begun
             assert self._command("run", "sweep.yaml", "--out", "run", *self._rig.words) == 0, self._said()
@@ -140,6 +143,9 @@ class Round:
         after = finished_parts(run)
         assert {name: after[name] for name in before} == before, "a finished cell was run again"
         assert self._rig.family.left(_LEFT_S) == []
+        finished = sum(name.startswith("cells/") for name in before)
+        when = f"struck after {struck_s:.2f} s" if is_disturbed else "not struck"
+        return f"{self._kind} {when}: exit code {code}, {finished} cells were finished"
 
     def _check_end(self, code: int, *, is_disturbed: bool) -> None:
         allowed = {0, 1}

@@ -4,7 +4,7 @@ A few rounds each time; `make kills` plays 200 with the roles in process and 20 
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,11 +45,18 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield whole
 
 
-def test_with_the_roles_in_process(in_process: Rig, local_round: tuple[str, int], tmp_path: Path) -> None:
+def test_with_the_roles_in_process(
+    in_process: Rig,
+    local_round: tuple[str, int],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
     kind, seed = local_round
-    Round(in_process, tmp_path, kind, random.Random(seed)).play()
+    record_property("round", Round(in_process, tmp_path, kind, random.Random(seed)).play())
 
 
-def test_with_the_roles_on_ray(on_ray: Rig, ray_round: tuple[str, int], tmp_path: Path) -> None:
+def test_with_the_roles_on_ray(
+    on_ray: Rig, ray_round: tuple[str, int], tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     kind, seed = ray_round
-    Round(on_ray, tmp_path, kind, random.Random(seed)).play()
+    record_property("round", Round(on_ray, tmp_path, kind, random.Random(seed)).play())
