@@ -36,8 +36,8 @@ from loadgen.transport.timerfd import TimerFd
 
 _MAX_EVENTS = 32  # between two looks at the timers: some 0.4 ms of reads
 _MOST_LATER = 256  # above, it is done though there is something to read: memory is bounded, too
-_SWEEP_NS = 20_000_000
-_SWEEPS_PER_ROUND = 5  # every exchange in flight is looked at ten times a second
+_SWEEP_NS = 5_000_000  # short slices: a start that is due waits for one
+_SWEEPS_PER_ROUND = 20  # every exchange in flight is looked at ten times a second
 _OPENING_AT_ONCE = 128  # below any server's listen backlog
 _PROBE_S = 5.0
 # uvicorn closes connections that were idle for 5 s; a pooled one must be dropped by us before that.
